@@ -1,0 +1,93 @@
+"""The command line. One module per verb, imported when the verb is used: `opsagent --help` must stay quick."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from typing import Any
+
+import click
+
+from opsagent import __version__
+
+VERBS: dict[str, tuple[str, str]] = {
+    # verb: (module that holds `command`, one line for the list of verbs)
+    "run": ("run", "Follow a runbook to a verified report."),
+    "chat": ("chat", "The same, driven by conversation."),
+    "plan": ("plan", "Predict memory, limits and better flags of a launch."),
+    "diagnose": ("diagnose", "Name the cause of a failed or sick server from its log."),
+    "runs": ("runs", "List runs: what ran where, and how it ended."),
+    "resume": ("resume", "Go on with a run that stopped."),
+    "stop": ("stop", "End the server that a run started."),
+    "rollback": ("rollback", "Undo what a run did, newest first, through the gate."),
+    "replay": ("replay", "Run a transcript again without hosts or model."),
+    "show": ("show", "Show a run, or write it as HTML."),
+    "diff": ("diff", "Where two runs part."),
+    "verify": ("verify", "Check a run's journal, blobs and evidence."),
+    "approve": ("approve", "Answer a call that waits for approval."),
+    "policy": ("policy", "Explain or test the gate's policy."),
+    "lint": ("lint", "Check a runbook before anything runs."),
+    "doctor": ("doctor", "Check this machine, the hosts and the LLM endpoint."),
+    "lab": ("lab", "The simulated hosts: list scenarios, serve one."),
+    "eval": ("eval", "Score a model on the lab's scenarios."),
+}
+
+
+class LazyGroup(click.Group):
+    """Loads a verb's module only when the verb is used; `--help` prints the table above."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in VERBS:
+            return None
+        command = importlib.import_module(f"opsagent.cli.{VERBS[name][0]}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(verb, line) for verb, (_module, line) in VERBS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="opsagent")
+def cli() -> None:
+    """Migrate, launch, diagnose and verify LLM servers (SGLang) on GPU hosts.
+
+    \b
+    First run, on simulated hosts:   opsagent run runbooks/migrate.md
+    Only the numbers:                opsagent plan --model DIR --gpu "RTX A6000:49140" --num-gpus 2
+    Why did it die:                  opsagent diagnose sglang.log
+    """
+
+
+def fail(error: Any, *, as_json: bool = False) -> int:
+    """Say what is wrong, where, and what to do next (stderr; JSON on stdout if asked); returns the exit code."""
+    if as_json:
+        click.echo(json.dumps(error.as_json(), ensure_ascii=False))
+    place = f"{error.where}: " if error.where else ""
+    click.echo(f"opsagent: {place}{error.what}", err=True)
+    if error.hint:
+        click.echo(f"  {error.hint}", err=True)
+    return int(error.exit_code)
+
+
+def main() -> None:
+    """Entry point. Errors of the product end as one message and an exit code, never as a traceback."""
+    try:
+        result = cli.main(standalone_mode=False)
+        sys.exit(int(result) if isinstance(result, int) else 0)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except click.Abort:
+        sys.exit(130)
+    except Exception as error:
+        if hasattr(error, "exit_code") and hasattr(error, "hint"):
+            sys.exit(fail(error))
+        raise

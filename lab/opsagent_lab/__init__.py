@@ -1,0 +1,1 @@
+"""Simulated GPU hosts behind a real SSH server on loopback."""

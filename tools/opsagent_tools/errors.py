@@ -1,0 +1,113 @@
+"""Everything that can go wrong, as one tree. Control signals of the loop are not errors and live with the loop."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Exit codes of `opsagent run`; the other verbs use the same numbers."""
+
+    VERIFIED = 0
+    FAILED = 1
+    INVALID = 2
+    TRANSIENT = 3
+    WAITING_APPROVAL = 4
+    BUDGET = 5
+    DENIED = 6
+    UNKNOWN_OUTCOME = 7
+    MODEL_UNUSABLE = 8
+    REPLAY_MISMATCH = 9
+    INTERRUPTED = 130
+
+
+class OpsError(Exception):
+    """Something is wrong. `what` names it, `where` places it, `hint` says what to do next."""
+
+    exit_code: ExitCode = ExitCode.FAILED
+
+    def __init__(self, what: str, *, where: str = "", hint: str = "") -> None:
+        super().__init__(what)
+        self.what, self.where, self.hint = what, where, hint
+
+    def as_json(self) -> dict[str, dict[str, str]]:
+        """The object that `--json` verbs print when they cannot do their work."""
+        return {"error": {"what": self.what, "where": self.where, "hint": self.hint}}
+
+
+class InputError(OpsError, ValueError):
+    """Bad usage, configuration, runbook or file: do not retry."""
+
+    exit_code = ExitCode.INVALID
+
+
+class HostError(OpsError):
+    """A host could not be used."""
+
+    exit_code = ExitCode.TRANSIENT
+
+
+class HostUnreachable(HostError, ConnectionError):
+    """Refused, timed out or unresolvable: nothing was executed."""
+
+
+class HostKeyMismatch(HostError):
+    """The host key is unknown or has changed: we do not connect."""
+
+    exit_code = ExitCode.INVALID
+
+
+class AuthFailed(HostError, PermissionError):
+    """The host refused our credentials."""
+
+    exit_code = ExitCode.INVALID
+
+
+class OutcomeUnknown(HostError):
+    """The link was lost while a command ran: it may or may not have happened."""
+
+    exit_code = ExitCode.UNKNOWN_OUTCOME
+
+
+class ToolFailed(OpsError):
+    """A tool ran and could not do its work; the message goes to the model."""
+
+
+class PolicyDenied(OpsError, PermissionError):
+    """The gate refuses the call."""
+
+    exit_code = ExitCode.DENIED
+
+
+class BudgetExceeded(OpsError):
+    """A budget of the run is used up."""
+
+    exit_code = ExitCode.BUDGET
+
+
+class ModelUnusable(OpsError):
+    """The model refuses, or answers what cannot be used, beyond the cap."""
+
+    exit_code = ExitCode.MODEL_UNUSABLE
+
+
+class ModelUnavailable(OpsError):
+    """The model's endpoint cannot be reached or is overloaded beyond the cap."""
+
+    exit_code = ExitCode.TRANSIENT
+
+
+class JournalError(OpsError):
+    """The journal cannot be written or read."""
+
+
+class TranscriptDamaged(JournalError):
+    """A recorded run is damaged, or its replay asked for something that was not recorded."""
+
+    exit_code = ExitCode.REPLAY_MISMATCH
+
+
+def worst(codes: list[ExitCode]) -> ExitCode:
+    """The one exit code to report when several hold (7 > 6 > 1 > 5 > 4 > 8 > 3 > the rest)."""
+    order = [7, 6, 1, 5, 4, 8, 3, 130, 9, 2, 0]
+    return min(codes, key=order.index, default=ExitCode.VERIFIED)
