@@ -8,6 +8,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
+from opsagent_tools.clock import Clock, FastClock
 from opsagent_tools.host import Host
 
 Tier = Literal["R0", "R1", "R2", "R3", "X"]
@@ -61,6 +62,10 @@ class Context:
     """True when the operator asked to stop; a tool that waits looks at it."""
     history: dict[str, Any] = field(default_factory=dict)
     """Measured facts of earlier runs on this host (durations of phases, calibration), by name."""
+    clock: Clock = field(default_factory=FastClock)
+    """Every wait and every deadline of a tool goes through it (simulated hosts run faster than real time)."""
+    secrets: Callable[[str], None] = field(default=lambda _value: None)
+    """Tell the redactor about a secret value before it can appear anywhere (a token that a tool reads or makes)."""
     lookup: Callable[[str], Host] | None = None
     """Another host of the run by its role, for copying between two (download_model's other way)."""
 
