@@ -1,0 +1,174 @@
+"""What a runbook is once it is read: Markdown for people, typed fences for the machine.
+
+A step is a level-2 heading with an id. Its fences are `call`, `check`, `remedy` and `rollback`, YAML inside. Everything
+carries its line, so that a fault found by `lint`, a red check or a failed call can point at the text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+ParamType = Literal["str", "int", "float", "bool", "path", "flags", "map", "list"]
+
+
+class Param(BaseModel):
+    """A typed parameter. Without a default it must be given with `-p name=value`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    type: ParamType = "str"
+    default: Any = None
+    required: bool = False
+    secret: bool = False
+    help: str = ""
+
+
+class HostRole(BaseModel):
+    """A role that `--host ROLE=NAME` fills."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    count: int = Field(default=1, ge=0, le=1)
+    """1: the role must be filled. 0: it may stay empty, and calls on it are skipped."""
+    help: str = ""
+
+
+class Allow(BaseModel):
+    """What the runbook declares; the gate lets nothing wider through without a person."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tools: tuple[str, ...] = ()
+    roots: tuple[str, ...] = ()
+    """Path roots (absolute) under which new files may be made."""
+    ports: tuple[str, ...] = ()
+    """Ports and ranges, `30000` or `30000-30010`."""
+    containers: tuple[str, ...] = ()
+    units: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+
+
+class BudgetSpec(BaseModel):
+    """Limits of a run, as written (`40m`, `2h`); 0 or empty means the default."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    wall: str = "4h"
+    working: str = ""
+    calls: int = 200
+    turns: int = 200
+    tokens: int = 0
+
+
+class FrontMatter(BaseModel):
+    """The YAML block at the top of a runbook."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    opsagent: Literal[1]
+    name: str = Field(pattern=r"^[a-z][a-z0-9-]*$")
+    params: dict[str, Param] = {}
+    hosts: dict[str, HostRole] = {}
+    allow: Allow = Allow()
+    budget: BudgetSpec = BudgetSpec()
+    report: str = "status"
+    maintenance_window: str = ""
+
+
+class CallSpec(BaseModel):
+    """A typed call as the runbook writes it; `args` may hold `"${…}"` references."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    tool: str
+    host: str = ""
+    args: dict[str, Any] = {}
+    bind: str = Field(default="", alias="as", pattern=r"^([a-z][a-z0-9_]*)?$")
+    when: str = ""
+    """CEL: the call is skipped, and its name bound to null, when this is false."""
+    optional: bool = False
+    """The operator may refuse it and the run goes on; the report lists it as open."""
+
+
+class RemedySpec(BaseModel):
+    """What to do about one cause: change parameters, call, ask, and where to go on."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    set: dict[str, Any] = {}
+    """`--flag: value` changes the one parameter of type flags (null removes the flag); a bare name sets a parameter."""
+    call: list[CallSpec] = []
+    ask: str = ""
+    then: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A `call` or `rollback` fence at its line."""
+
+    spec: CallSpec
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One expression of a `check` fence; the comment behind it says what it is for."""
+
+    expr: str
+    line: int
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """One cause of a `remedy` fence."""
+
+    cause: str
+    spec: RemedySpec
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step: left only when its checks pass."""
+
+    id: str
+    title: str
+    line: int
+    prose: str = ""
+    calls: tuple[Call, ...] = ()
+    checks: tuple[Check, ...] = ()
+    remedies: tuple[Remedy, ...] = ()
+    rollbacks: tuple[Call, ...] = ()
+
+    def remedy(self, cause: str) -> Remedy | None:
+        return next((remedy for remedy in self.remedies if remedy.cause == cause), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Runbook:
+    """A compiled runbook. `text` is the exact file, for the journal."""
+
+    path: str
+    text: str
+    front: FrontMatter
+    title: str
+    intro: str
+    steps: tuple[Step, ...]
+    remedies: tuple[Remedy, ...] = field(default=())
+    """Remedies that hold in every step: fences before the first step."""
+
+    @property
+    def name(self) -> str:
+        return self.front.name
+
+    @property
+    def flags_param(self) -> str:
+        """Name of the one parameter of type `flags` ('' if there is none): what a `--flag` remedy changes."""
+        return next((name for name, param in self.front.params.items() if param.type == "flags"), "")
+
+    def index(self, step_id: str) -> int:
+        return next(i for i, step in enumerate(self.steps) if step.id == step_id)
