@@ -46,11 +46,11 @@ def evaluate(text: str, bindings: Mapping[str, Any]) -> Any:
     Raises:
         ExprError: it does not compile, a name or field is missing, or the types do not go together.
     """
-    import celpy
+    from celpy.adapter import json_to_cel
     from celpy.evaluation import CELEvalError
 
     program = _program(text)
-    activation = {name: celpy.json_to_cel(bindings[name]) for name in roots(text) if name in bindings}
+    activation = {name: json_to_cel(bindings[name]) for name in roots(text) if name in bindings}
     try:
         return plain(program.evaluate(activation))
     except CELEvalError as error:
