@@ -35,11 +35,7 @@ def coerce(param: Param, value: Any, name: str) -> Any:
         if kind == "flags":
             return [str(item) for item in value] if isinstance(value, list) else shlex.split(str(value))
         if kind in ("map", "list"):
-            found: Any = yaml.safe_load(value) if isinstance(value, str) else value
-            found = ({} if kind == "map" else []) if found is None else found
-            if not isinstance(found, dict if kind == "map" else list):
-                raise ValueError(f"not a {kind}")
-            return {str(k): str(v) for k, v in found.items()} if kind == "map" else list(found)
+            return _collection(kind, yaml.safe_load(value) if isinstance(value, str) else value)
         if kind == "bool":
             return value if isinstance(value, bool) else {"true": True, "false": False}[str(value).lower()]
         if kind in ("int", "float"):
@@ -51,6 +47,14 @@ def coerce(param: Param, value: Any, name: str) -> Any:
         raise InputError(
             f"parameter {name}: {value!r} is not of type {kind}", hint=f"write -p {name}={_example(kind)}"
         ) from error
+
+
+def _collection(kind: str, value: Any) -> Any:
+    if kind == "map" and isinstance(value, dict | None):
+        return {str(key): str(item) for key, item in (value or {}).items()}
+    if kind == "list" and isinstance(value, list | None):
+        return list(value or [])
+    raise ValueError(f"not a {kind}")
 
 
 def _example(kind: str) -> str:
