@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 Status = Literal[
     "verified", "failed", "invalid", "transient", "waiting-approval", "budget", "denied", "unknown-outcome",
@@ -119,7 +119,7 @@ class Change(Part):
 class Usage(Part):
     turns: int = 0
     calls: int = 0
-    tokens: dict[str, int | None] = Field(default_factory=lambda: {"in": None, "out": None})
+    tokens: dict[str, int | None] = {"in": None, "out": None}
     wall_s: float = 0.0
     working_s: float = 0.0
 
