@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Iterable, Sequence
@@ -73,9 +74,12 @@ def _endpoint(report: StatusReport) -> list[str]:
         return []
     key = "" if end.api_key == "none" else " -H 'Authorization: Bearer '\"$API_KEY\""
     access = "anyone who reaches this address may use it" if end.api_key == "none" else f"API key: {end.api_key}"
-    body = (
-        '{"model":"%s","messages":[{"role":"user","content":"Hello"}],'
-        '"chat_template_kwargs":{"enable_thinking":false}}' % neutral(end.model_id)
+    body = json.dumps(
+        {
+            "model": end.model_id,
+            "messages": [{"role": "user", "content": "Hello"}],
+            "chat_template_kwargs": {"enable_thinking": False},
+        }
     )
     return [
         f"    {neutral(end.url)}     OpenAI-compatible     model id: {neutral(end.model_id)}     {access}",
