@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from opsagent.call import Call, Decision, Verdict
+
+if TYPE_CHECKING:
+    from opsagent.journal.state import RunState
 
 Message = dict[str, Any]
 """One Chat Completions message (`role`, `content`, `tool_calls`, `tool_call_id`)."""
@@ -67,6 +70,9 @@ class Journal(Protocol):
 
     `append` has flushed to disk when it returns, or raises JournalError; what it stores is already redacted.
     """
+
+    @property
+    def state(self) -> RunState: ...
 
     def append(self, type: str, /, **data: Any) -> Event: ...
 

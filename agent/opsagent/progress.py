@@ -1,0 +1,117 @@
+"""Where a run stands in its runbook: a fold over the journal's events, live and on resume alike.
+
+Results, parameters and calls are in the journal's RunState; this is the stepping: which fences are done, what is red or
+failed, which remedies were tried. What is not in an event did not happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from opsagent.autopilot import Failure
+from opsagent.protocols import Event
+
+REMEDIES_IN_A_ROW = 3
+
+
+@dataclass
+class Progress:
+    """State of the steps. Changed only by `apply`."""
+
+    step: str = ""
+    left: list[str] = field(default_factory=list)
+    fences: set[int] = field(default_factory=set)
+    """Call fences of the current step that are done (or skipped)."""
+    failure: Failure | None = None
+    red: list[str] = field(default_factory=list)
+    """Expressions that were red when the step's checks ran last."""
+    tried: dict[str, set[str]] = field(default_factory=dict)
+    """Causes whose remedy was applied, by step."""
+    in_a_row: int = 0
+    """Remedies since a step was last left."""
+    refused: list[str] = field(default_factory=list)
+    """Events of optional calls that the operator refused."""
+    attempts: int = 0
+    """How often the current step's checks came out red since it was entered."""
+    _meta: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Call id → what its intent said of fence, tool and whether it is optional."""
+
+    @classmethod
+    def of(cls, events: Iterable[Event]) -> Progress:
+        progress = cls()
+        for event in events:
+            progress.apply(event)
+        return progress
+
+    def apply(self, event: Event) -> None:
+        """Take one event into account; unknown types change nothing."""
+        handler = getattr(self, "_on_" + event.type.replace(".", "_"), None)
+        if handler is not None:
+            handler(event, event.data)
+
+    def untried(self, step: str, cause: str) -> bool:
+        return cause not in self.tried.get(step, set()) and self.in_a_row < REMEDIES_IN_A_ROW
+
+    # One method per event type that matters here, named after it.
+
+    def _on_step_entered(self, _event: Event, data: dict[str, Any]) -> None:
+        if data["step"] in self.left:
+            self.left = self.left[: self.left.index(data["step"])]
+        self.step, self.fences, self.failure, self.red, self.attempts = data["step"], set(), None, [], 0
+
+    def _on_step_left(self, _event: Event, data: dict[str, Any]) -> None:
+        self.left.append(data["step"])
+        self.in_a_row = 0
+
+    def _on_step_check(self, event: Event, data: dict[str, Any]) -> None:
+        if data.get("first"):
+            self.red = []
+        if not data["ok"]:
+            if not self.red:
+                self.failure = Failure(data.get("cause"), data.get("what") or data["expr"], event.id)
+            self.red.append(data["expr"])
+        if data.get("last") and self.red:
+            self.attempts += 1
+
+    def _on_call_intent(self, _event: Event, data: dict[str, Any]) -> None:
+        call = data["call"]
+        kept = {key: data.get(key) for key in ("fence", "optional")}
+        self._meta[call["id"]] = {**kept, "tool": call["tool"]}
+
+    def _done(self, call_id: str) -> None:
+        fence = self._meta.get(call_id, {}).get("fence")
+        if fence is not None:
+            self.fences.add(fence)
+
+    def _on_call_finished(self, event: Event, data: dict[str, Any]) -> None:
+        self._done(data["call"])
+        if not data.get("ok", True):
+            result = data.get("result") or {}
+            tool = self._meta.get(data["call"], {}).get("tool", "")
+            self.failure = Failure(result.get("cause"), result.get("summary") or f"{tool} failed", event.id)
+
+    def _on_call_failed(self, event: Event, data: dict[str, Any]) -> None:
+        tool = self._meta.get(data["call"], {}).get("tool", "")
+        self.failure = Failure(data.get("cause"), f"{tool}: {data['what']}", event.id)
+
+    def _on_approval_decided(self, event: Event, data: dict[str, Any]) -> None:
+        if data["answer"] != "reject":
+            return
+        known = self._meta.get(data["call"], {})
+        if known.get("optional"):
+            self.refused.append(event.id)
+            self._done(data["call"])
+        else:
+            why = data.get("reason") or "no reason given"
+            self.failure = Failure(None, f"{known.get('tool', '')} was refused by {data['by']}: {why}", event.id)
+
+    def _on_note(self, _event: Event, data: dict[str, Any]) -> None:
+        if data.get("skipped") is not None:
+            self.fences.add(data["skipped"])
+
+    def _on_remedy_applied(self, _event: Event, data: dict[str, Any]) -> None:
+        self.tried.setdefault(data["step"], set()).add(data["cause"])
+        self.in_a_row += 1
+        self.failure, self.red = None, []

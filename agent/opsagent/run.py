@@ -1,0 +1,198 @@
+"""One execution of a runbook: everything that the loop needs in one place, and the only way to write an event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from pydantic import BaseModel
+
+from opsagent.autopilot import Failure
+from opsagent.call import Call, Decision, Verdict
+from opsagent.control import CONTROL
+from opsagent.progress import Progress
+from opsagent.protocols import Event, Journal, Message, Model
+from opsagent.runbook import expr
+from opsagent.runbook.model import Call as Fence
+from opsagent.runbook.model import Remedy, Runbook, Step
+from opsagent_tools.clock import Clock, FastClock
+from opsagent_tools.errors import InputError
+from opsagent_tools.host import Host
+from opsagent_tools.tool import Progress as ToolProgress
+from opsagent_tools.tool import Tool
+
+
+class GateLike(Protocol):
+    """What the loop asks of the gate (opsagent.gate.Gate)."""
+
+    def judge(self, call: Call) -> Verdict: ...
+
+    def admit(
+        self, call: Call, verdict: Verdict, *, rollback: str = "", diff: str = "",
+        asking: Callable[[], None] | None = None,
+    ) -> Decision: ...  # fmt: skip
+
+    def recheck(self, call: Call, verdict: Verdict) -> None: ...
+
+
+class Watcher(Protocol):
+    """Something that follows a run while it happens: the live view, plain lines, a test."""
+
+    def on_event(self, event: Event) -> None: ...
+
+    def on_progress(self, call: Call, progress: ToolProgress) -> None: ...
+
+
+class Silent:
+    """Watches nothing."""
+
+    def on_event(self, event: Event) -> None:
+        return
+
+    def on_progress(self, call: Call, progress: ToolProgress) -> None:
+        return
+
+
+class BudgetLike(Protocol):
+    """What the loop asks of the budget: raises BudgetExceeded when one is used up."""
+
+    def turn(self, usage: Mapping[str, int]) -> None: ...
+
+    def call(self) -> None: ...
+
+
+@dataclass
+class Run:
+    """A run in memory. `progress` and `journal.state` are folds of the journal and nothing else."""
+
+    id: str
+    runbook: Runbook
+    journal: Journal
+    model: Model | None
+    gate: GateLike
+    tools: Mapping[str, Tool[Any, Any]]
+    role_names: dict[str, str]
+    """Role → configured host name, '' for an optional role that is not filled."""
+    open_host: Callable[[str], Host]
+    """The host of a role, connected on first use."""
+    progress: Progress = field(default_factory=Progress)
+    clock: Clock = field(default_factory=FastClock)
+    watcher: Watcher = field(default_factory=Silent)
+    budget: BudgetLike | None = None
+    simulated: bool = False
+    dry: bool = False
+    rolling_back: bool = False
+    stopped: Callable[[], bool] = lambda: False
+    secrets: Callable[[str], None] = lambda _value: None
+    history: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Measured facts of earlier runs by host name."""
+    messages: list[Message] = field(default_factory=list)
+    execute_tool: Callable[[Call, Callable[[], BaseModel]], dict[str, Any]] | None = None
+    """In a replay: recorded results instead of hosts (the second argument would run the real tool)."""
+
+    control = CONTROL
+
+    def emit(self, type: str, /, **data: Any) -> Event:
+        """Write an event, take it into account, show it: in this order."""
+        event = self.journal.append(type, **data)
+        self.progress.apply(event)
+        self.watcher.on_event(event)
+        return event
+
+    # --- what expressions see ------------------------------------------------------------------------------------
+
+    def bindings(self) -> dict[str, Any]:
+        return {
+            **self.journal.state.params,
+            **self.journal.state.bindings,
+            "hosts": self.role_names,
+            "run": {"id": self.id, "simulated": self.simulated, "dry": self.dry},
+        }
+
+    def only_role(self) -> str:
+        """The role to take when a call names none: the only one there is, else ''."""
+        return next(iter(self.role_names)) if len(self.role_names) == 1 else ""
+
+    def next_call_id(self) -> str:
+        return f"c{len(self.journal.state.calls) + 1}"
+
+    # --- the step at hand ----------------------------------------------------------------------------------------
+
+    @property
+    def step(self) -> Step:
+        return self.runbook.steps[self.runbook.index(self.progress.step)]
+
+    @property
+    def finishing(self) -> bool:
+        return len(self.progress.left) == len(self.runbook.steps)
+
+    @property
+    def pending(self) -> Fence | None:
+        """The step's next call fence; fences whose `when` is false or whose role is empty are skipped by an event."""
+        if not self.progress.step:
+            return None
+        for index, fence in enumerate(self.step.calls):
+            if index in self.progress.fences:
+                continue
+            reason = self._skip_reason(fence)
+            if not reason:
+                return fence
+            self.emit("note", step=self.progress.step, skipped=index, bind=fence.spec.bind, value=None, why=reason)
+        return None
+
+    def _skip_reason(self, fence: Fence) -> str:
+        if fence.spec.host and not self.role_names.get(fence.spec.host):
+            return f"no host in the role {fence.spec.host}"
+        if fence.spec.when and expr.evaluate(fence.spec.when, self.bindings()) is not True:
+            return f"not ({fence.spec.when})"
+        return ""
+
+    @property
+    def failure(self) -> Failure | None:
+        return self.progress.failure
+
+    def fence_index(self, tool: str, role: str, bind: str) -> int | None:
+        """The open fence of this step that a call with this tool, role and name fulfils."""
+        for index, fence in enumerate(self.step.calls if self.progress.step else ()):
+            spec = fence.spec
+            same_role = (spec.host or self.only_role()) == (role or self.only_role())
+            wanted = (bind == spec.bind) if bind else index not in self.progress.fences
+            if spec.tool == tool and same_role and wanted:
+                return index
+        return None
+
+    def declares(self, tool: str, role: str, args: BaseModel) -> bool:
+        """Whether a fence of this step says exactly this call, with its references filled in."""
+        for fence in self.step.calls if self.progress.step else ():
+            if fence.spec.tool == tool and (fence.spec.host or self.only_role()) == role and self.same(fence, args):
+                return True
+        return False
+
+    def same(self, fence: Fence, args: BaseModel) -> bool:
+        try:
+            filled = expr.resolve(fence.spec.args, self.bindings())
+            return bool(self.tools[fence.spec.tool].args.model_validate(filled) == args)
+        except (InputError, ValueError):
+            return False
+
+    # --- remedies ------------------------------------------------------------------------------------------------
+
+    def remedies(self, cause: str) -> list[str]:
+        """Where an untried remedy for the cause would come from, the runbook's own first."""
+        if not self.progress.untried(self.progress.step, cause):
+            return []
+        found = ["step"] if self.step.remedy(cause) else []
+        found += ["runbook"] if self.common_remedy(cause) else []
+        return found + (["diagnosis"] if self.diagnosed_fix(cause) else [])
+
+    def common_remedy(self, cause: str) -> Remedy | None:
+        return next((remedy for remedy in self.runbook.remedies if remedy.cause == cause), None)
+
+    def diagnosed_fix(self, cause: str) -> dict[str, Any]:
+        """The executable fix (`flags`, `env`) that a result bound in this run carries for the cause."""
+        for result in reversed([r for r in self.journal.state.bindings.values() if isinstance(r, dict)]):
+            fix = result.get("fix") or (result.get("diagnosis") or {}).get("fix")
+            if result.get("cause") == cause and isinstance(fix, dict) and (fix.get("flags") or fix.get("env")):
+                return fix
+        return {}
