@@ -52,6 +52,8 @@ class Autopilot:
     """Deterministic: the same view gives the same call. Says plainly that it is not an LLM."""
 
     name = "autopilot"
+    reads = False
+    """It needs no messages: the loop writes none for it."""
 
     def __init__(self, view: View) -> None:
         self._view = view

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from opsagent.call import Call, Decision, Verdict
+from opsagent.journal.state import CallState
 from opsagent.protocols import ToolCall
 from opsagent.run import Run
 from opsagent.runbook import expr
@@ -21,6 +22,8 @@ from opsagent.signals import NeedApproval, StopRun
 from opsagent_tools.errors import ExitCode, HostError, InputError, OpsError, OutcomeUnknown, PolicyDenied
 from opsagent_tools.tool import Context, Result, Tool
 
+AUTOMATIC = ("policy", "runbook", "dry-run")
+"""Deciders whose approval can be derived again at any time."""
 RERUNS = 2
 """How often a read is made again after a lost link."""
 
@@ -124,6 +127,11 @@ def execute(run: Run, ready: Prepared) -> Outcome:
     _intent(run, ready, verdict)
     if run.dry and verdict.tier != "R0":
         return _refused(run, ready, f"dry run: a {verdict.tier} call is not made", by="dry-run")
+    return _admit_and_perform(run, ready, verdict)
+
+
+def _admit_and_perform(run: Run, ready: Prepared, verdict: Verdict) -> Outcome:
+    call = ready.call
     try:
         decision = approved(run, ready, verdict)
         if decision.answer == "change":
@@ -307,3 +315,45 @@ def _refusal(run: Run, by: str, reason: str) -> Outcome:
 
 def _denied(run: Run, ready: Prepared, error: PolicyDenied) -> Outcome:
     return _refused(run, ready, error.what, by="policy")
+
+
+def resumed(run: Run, known: CallState) -> Outcome | None:
+    """Go on with a call that a stop left open: settle what may have happened, ask again, or use an approval.
+
+    An approval that a person gave meanwhile is used once, if the facts it was bound to still hold. One that the policy
+    gave is worth nothing now: the model makes the call again.
+    """
+    tool = run.tools.get(known.call.tool)
+    if tool is None or not run.progress.step:
+        return None
+    meta = run.progress.meta(known.call.id)
+    ready = Prepared(
+        known.call, tool, tool.args.model_validate(known.call.args), meta.get("fence"), known.bind,
+        bool(meta.get("optional")),
+    )  # fmt: skip
+    if known.open:
+        return _settle(run, ready, known)
+    if known.status == "waiting":
+        return _admit_and_perform(run, ready, run.gate.judge(ready.call))
+    if known.status == "approved" and known.decision.get("by") not in AUTOMATIC:
+        verdict = run.gate.judge(ready.call)
+        if verdict.binding(ready.call) != known.decision.get("binding"):
+            return _refused(run, ready, "what was approved is no longer what would happen", by="policy")
+        try:
+            run.gate.recheck(ready.call, verdict)
+        except PolicyDenied as error:
+            return _denied(run, ready, error)
+        return perform(run, ready)
+    return None
+
+
+def _settle(run: Run, ready: Prepared, known: CallState) -> Outcome:
+    if known.status == "started":
+        run.emit("call.unknown", call=known.call.id, what="the run ended while the call was under way")
+    settled = reconcile(run, ready)
+    if settled is None:
+        raise StopRun(
+            ExitCode.UNKNOWN_OUTCOME, f"{known.call.tool} ({known.call.id}) on {known.call.host} may have happened",
+            "look at the host, then: opsagent approve",
+        )  # fmt: skip
+    return perform(run, ready) if settled == "rerun" else _finished(run, ready.call, dict(settled), 0.0, {})

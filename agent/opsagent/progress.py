@@ -54,6 +54,10 @@ class Progress:
     def untried(self, step: str, cause: str) -> bool:
         return cause not in self.tried.get(step, set()) and self.in_a_row < REMEDIES_IN_A_ROW
 
+    def meta(self, call_id: str) -> dict[str, Any]:
+        """What the intent of a call said: `fence`, `optional`, `tool`."""
+        return self._meta.get(call_id, {})
+
     # One method per event type that matters here, named after it.
 
     def _on_step_entered(self, _event: Event, data: dict[str, Any]) -> None:
