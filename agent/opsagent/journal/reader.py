@@ -1,0 +1,76 @@
+"""Reading a journal: every line checked, a torn last line tolerated, anything else damage that names its line."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from opsagent.journal.format import decode, digest
+from opsagent.protocols import Event
+from opsagent_tools.errors import InputError, JournalError, TranscriptDamaged
+
+EVENTS = "events.jsonl"
+BLOBS = "blobs"
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A journal as it lies on disk."""
+
+    events: tuple[Event, ...]
+    head: str
+    """Digest of the last whole line: what the next event's `prev` must be."""
+    size: int
+    """Bytes of all whole lines; what follows is the torn line."""
+    torn: bytes = b""
+    """The last line when its end is missing: its append never returned, so nothing was done because of it."""
+
+    @property
+    def torn_line(self) -> int | None:
+        """Number of the torn line, or None."""
+        return len(self.events) + 1 if self.torn else None
+
+
+def read_log(folder: Path) -> Log:
+    """Read a run folder's journal. Raises TranscriptDamaged (which line), JournalError (cannot be read)."""
+    path = folder / EVENTS
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"no journal in {folder}", where=str(path), hint="`opsagent runs` lists the runs") from None
+    except OSError as error:
+        raise JournalError(f"cannot read the journal: {error.strerror}", where=str(path)) from error
+    return parse_log(data, str(path))
+
+
+def parse_log(data: bytes, where: str) -> Log:
+    """The same for bytes."""
+    *lines, torn = data.split(b"\n")
+    events: list[Event] = []
+    prev = ""
+    for number, line in enumerate(lines, start=1):
+        events.append(decode(line, number, prev, where))
+        prev = digest(line)
+    return Log(tuple(events), head=prev, size=len(data) - len(torn), torn=torn)
+
+
+def blob_path(folder: Path, sha256: str) -> Path:
+    """Where a blob lies. Raises InputError for what is no sha256 (it must not become a path)."""
+    if len(sha256) != 64 or not all(c in "0123456789abcdef" for c in sha256):
+        raise InputError(f"not a sha256: {sha256!r}")
+    return folder / BLOBS / sha256
+
+
+def read_blob(folder: Path, sha256: str) -> bytes:
+    """Read a blob and check its content against its name. Raises TranscriptDamaged."""
+    path = blob_path(folder, sha256)
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise TranscriptDamaged(f"blob {sha256[:12]}… is missing", where=str(path)) from None
+    except OSError as error:
+        raise JournalError(f"cannot read a blob: {error.strerror}", where=str(path)) from error
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise TranscriptDamaged(f"blob {sha256[:12]}… was changed: its content has another sha256", where=str(path))
+    return data
