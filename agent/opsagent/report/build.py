@@ -1,0 +1,295 @@
+"""The report from the journal: a fold, so that it can be built again from any run folder and cannot say more than it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from opsagent.journal.state import CallState, RunState
+from opsagent.protocols import Event
+from opsagent.report.changes import changed
+from opsagent.report.explain import behaviours, trade_offs, why
+from opsagent.report.incidents import incidents
+from opsagent.report.model import (
+    STATUS_BY_CODE, Claim, Deployment, Endpoint, Limit, Line, Noise, Probe, StatusReport, Usage,
+)  # fmt: skip
+
+LIMITS = ("max_running_requests", "max_total_num_tokens", "context_len", "max_prompt_tokens")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The finished calls of a run, newest last, by tool."""
+
+    state: RunState
+    events: Sequence[Event]
+    calls: dict[str, list[CallState]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, state: RunState, events: Sequence[Event]) -> Evidence:
+        calls: dict[str, list[CallState]] = {}
+        for call in state.calls.values():
+            if call.status == "finished" and isinstance(call.result, dict):
+                calls.setdefault(call.call.tool, []).append(call)
+        return cls(state, events, calls)
+
+    def last(self, tool: str, *, ok: bool | None = None) -> CallState | None:
+        found = [call for call in self.calls.get(tool, []) if ok is None or call.ok is ok]
+        return found[-1] if found else None
+
+
+def proof(call: CallState | None) -> list[str]:
+    """The event that holds the call's result."""
+    event = call.events.get("call.finished") if call is not None else None
+    return [event] if event else []
+
+
+def build(state: RunState, events: Sequence[Event], *, exit_code: int, failed: Claim | None = None) -> StatusReport:
+    """The status report of a run as far as it got."""
+    seen = Evidence.of(state, events)
+    started = state.started
+    launch, served = seen.last("launch_sglang", ok=True), _taken_over(seen)
+    run = str(started.get("run", state.run))
+    return StatusReport(
+        status=STATUS_BY_CODE[exit_code],
+        exit_code=exit_code,
+        simulated=bool(started.get("simulated")),
+        lab=str(started.get("lab") or ""),
+        run=run,
+        runbook=str((started.get("runbook") or {}).get("name", "")),
+        model=str(started.get("model") or ""),
+        headline=_headline(seen, launch, exit_code),
+        endpoint=_endpoint(seen, launch, served),
+        deployment=_deployment(seen, launch),
+        limits=_limits(seen, launch),
+        why=why(seen),
+        memory=_memory(seen),
+        predicted_logged=_lines(launch),
+        behaviours=behaviours(seen),
+        trade_offs=trade_offs(seen, launch),
+        verification=_verification(seen),
+        noise=_noise(seen),
+        incidents=incidents(seen),
+        weight_loads=weight_loads(seen),
+        changes=changed(seen),
+        undo=f"opsagent rollback {run}" if _did_something(seen) else "",
+        stop=f"opsagent stop {run}" if launch is not None else "",
+        resume=f"opsagent resume {run}" if exit_code in (3, 4, 5, 7, 8, 130) else "",
+        open=_open(seen, launch),
+        failed=failed,
+        usage=_usage(state),
+    )
+
+
+def _result(call: CallState | None) -> dict[str, Any]:
+    return call.result or {} if call is not None else {}
+
+
+def _taken_over(seen: Evidence) -> dict[str, Any]:
+    """A running server that somebody else started, from the newest inventory that shows one."""
+    for call in reversed(seen.calls.get("inspect_host", [])):
+        servers = _result(call).get("servers") or []
+        if servers:
+            return dict(servers[0])
+    return {}
+
+
+def _headline(seen: Evidence, launch: CallState | None, exit_code: int) -> str:
+    if launch is not None:
+        model = _model_name(launch.call.args.get("model"))
+        verb = "is serving" if exit_code == 0 else "was launched"
+        return f"{model} {verb} on {launch.call.host}"
+    named = str((seen.state.started.get("runbook") or {}).get("title") or "Run")
+    return named
+
+
+def _model_name(model: Any) -> str:
+    path = model.get("path", "") if isinstance(model, dict) else str(model or "")
+    return path.rstrip("/").rsplit("/", 1)[-1] or "the model"
+
+
+def _endpoint(seen: Evidence, launch: CallState | None, served: dict[str, Any]) -> Endpoint | None:
+    probe = _result(seen.last("curl_test"))
+    if launch is None and not (served and probe):
+        return None
+    base = _result(launch) or served
+    url = str(base.get("public_url") or base.get("url") or "")
+    url = url if not url or url.rstrip("/").endswith("/v1") else url.rstrip("/") + "/v1"
+    facts = probe.get("facts") or {}
+    model_id = str(probe.get("model_id") or facts.get("model_id") or base.get("model_id") or "")
+    return Endpoint(
+        url=url,
+        model_id=model_id,
+        api_key="required" if base.get("api_key") else "none",
+        bind=str(base.get("bind") or ""),
+    )
+
+
+def _deployment(seen: Evidence, launch: CallState | None) -> Deployment | None:
+    if launch is None:
+        return None
+    result, args = _result(launch), launch.call.args
+    argv = [str(word) for word in result.get("argv") or []]
+    plan = _result(seen.last("estimate_vram"))
+    return Deployment(
+        host=launch.call.host,
+        model=_model_name(args.get("model")),
+        dtype=str(result.get("dtype") or plan.get("dtype") or ""),
+        tp=int(result.get("tp") or _option(argv, "--tp-size", "--tp", "--tensor-parallel-size") or 1),
+        gpus=[str(name) for name in result.get("gpus") or []],
+        sglang=str(result.get("sglang") or plan.get("sglang") or ""),
+        speculation=_speculation(argv),
+        unit=str(result.get("unit") or ""),
+        argv=argv,
+        env={str(k): str(v) for k, v in (args.get("env") or {}).items()},
+        log=str(result.get("log") or ""),
+    )
+
+
+def _option(argv: Sequence[str], *names: str) -> str:
+    for index, word in enumerate(argv):
+        flag, _, value = word.partition("=")
+        if flag in names:
+            return value or (argv[index + 1] if index + 1 < len(argv) else "")
+    return ""
+
+
+def _speculation(argv: Sequence[str]) -> str:
+    name = _option(argv, "--speculative-algorithm", "--speculative-algo")
+    numbers = [
+        _option(argv, flag)
+        for flag in ("--speculative-num-steps", "--speculative-eagle-topk", "--speculative-num-draft-tokens")
+    ]
+    return f"{name} {'/'.join(value or '-' for value in numbers)}" if name else ""
+
+
+def plan_of(seen: Evidence, launch: CallState | None) -> tuple[dict[str, Any], list[str]]:
+    """The prediction that the launch followed: the plan's proposal, else its asked flags; with its proof."""
+    call = seen.last("estimate_vram")
+    plan = _result(call)
+    proposal = plan.get("proposal") or {}
+    if proposal.get("limits"):
+        return {**proposal, "intervals": {"max_total_num_tokens": proposal.get("interval")}}, proof(call)
+    return plan, proof(call)
+
+
+def _limits(seen: Evidence, launch: CallState | None) -> list[Limit]:
+    logged = _result(launch).get("limits") or (_result(seen.last("tail_log")).get("facts") or {}).get("limits") or {}
+    if not logged:
+        return []
+    plan, said = plan_of(seen, launch)
+    predicted, intervals = plan.get("limits") or {}, plan.get("intervals") or {}
+    evidence = proof(launch) or proof(seen.last("tail_log"))
+    flags = [str(word) for word in plan.get("flags") or (plan.get("asked") or {}).get("flags") or []]
+    return [
+        Limit(
+            name=name,
+            value=logged[name],
+            predicted=predicted.get(name),
+            interval=intervals.get(name),
+            bound_by=_bound_by(name, plan, flags),
+            evidence=evidence + (said if predicted.get(name) is not None else []),
+        )
+        for name in LIMITS
+        if logged.get(name) is not None
+    ]
+
+
+def _bound_by(name: str, plan: dict[str, Any], flags: Sequence[str]) -> str:
+    if name == "max_running_requests" and _option(flags, "--max-running-requests"):
+        return f"--max-running-requests {_option(flags, '--max-running-requests')}"
+    if name in ("context_len", "max_prompt_tokens") and _option(flags, "--context-length"):
+        less = " less 6" if name == "max_prompt_tokens" else ""
+        return f"--context-length {_option(flags, '--context-length')}{less}"
+    if name == "max_total_num_tokens":
+        return str(plan.get("binding_constraint") or "KV pool, after weights and recurrent state")
+    return str(plan.get("binding_constraint") or "")
+
+
+def _memory(seen: Evidence) -> dict[str, float]:
+    plan = _result(seen.last("estimate_vram"))
+    found = (plan.get("proposal") or {}).get("per_gpu_gib") or plan.get("per_gpu_gib") or {}
+    return {str(k): float(v) for k, v in found.items() if isinstance(v, (int, float))}
+
+
+def _lines(launch: CallState | None) -> list[Line]:
+    compared = _result(launch).get("compared") or []
+    return [
+        Line(
+            name=str(row.get("name")), predicted=row.get("predicted"), logged=row.get("logged"), evidence=proof(launch)
+        )
+        for row in compared
+        if isinstance(row, dict)
+    ]
+
+
+def _verification(seen: Evidence) -> list[Probe]:
+    call = seen.last("curl_test")
+    probes = _result(call).get("probes") or []
+    return [
+        Probe(probe=str(p.get("probe") or p.get("name")), ok=p.get("ok"), detail=str(p.get("detail") or ""), evidence=proof(call))
+        for p in probes
+    ]  # fmt: skip
+
+
+def _noise(seen: Evidence) -> list[Noise]:
+    found: dict[str, Noise] = {}
+    for tool in ("launch_sglang", "tail_log"):
+        for call in seen.calls.get(tool, []):
+            diagnosis = _result(call).get("diagnosis") or {}
+            for item in _result(call).get("noise") or diagnosis.get("noise") or []:
+                text = str(item.get("text") or item.get("what") or "")
+                reason = str(item.get("why_harmless") or item.get("why") or "")
+                found.setdefault(text, Noise(text=text, why_harmless=reason, evidence=proof(call)))
+    return list(found.values())
+
+
+def weight_loads(seen: Evidence) -> int:
+    """Launches in which the engine began to read weights."""
+    loads = 0
+    for call in seen.state.calls.values():
+        if call.call.tool != "launch_sglang" or "call.started" not in call.events:
+            continue
+        result = call.result or {}
+        loads += int(result.get("weight_loads", 1 if result.get("state") == "ready" else 0))
+    return loads
+
+
+def _did_something(seen: Evidence) -> bool:
+    return any(
+        call.verdict.get("tier") not in (None, "R0") and call.status == "finished" for call in seen.state.calls.values()
+    )
+
+
+def _open(seen: Evidence, launch: CallState | None) -> list[str]:
+    found: list[str] = []
+    result = _result(launch)
+    if launch is not None and not result.get("api_key") and result.get("bind") in ("0.0.0.0", "::"):
+        found.append("The server listens on all interfaces without a key: bind it to one address, or set an API key?")
+    if launch is not None and result.get("unit"):
+        found.append("It does not start again by itself after a reboot: enable the unit?")
+    for call in seen.state.calls.values():
+        if call.status == "refused" and call.call.tool == "stop_server":
+            found.append(
+                f"The old server on {call.call.host} is still up: switch clients, then opsagent run runbooks/decommission.md."
+            )
+        elif call.status == "waiting":
+            found.append(f"{call.call.tool} ({call.call.id}) waits: opsagent approve {seen.state.run} {call.call.id}")
+    for event in seen.events:
+        if event.type == "note" and isinstance(event.data.get("finish"), dict):
+            found += [str(text) for text in event.data["finish"].get("open") or []]
+    return list(dict.fromkeys(found))
+
+
+def _usage(state: RunState) -> Usage:
+    used = state.usage
+    reads = state.started.get("model") not in (None, "", "autopilot")
+    tokens = {"in": used.tokens_in if reads else None, "out": used.tokens_out if reads else None}
+    return Usage(
+        turns=used.turns,
+        calls=used.calls,
+        tokens=tokens,
+        wall_s=round(used.wall_s, 1),
+        working_s=round(used.working_s, 1),
+    )

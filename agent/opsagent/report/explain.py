@@ -1,0 +1,130 @@
+"""Why the limits are what they are, what a user will notice, and what else could be had."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from opsagent.journal.state import CallState
+from opsagent.report.markdown import limits_text, number
+from opsagent.report.model import Claim, TradeOff
+
+if TYPE_CHECKING:
+    from opsagent.report.build import Evidence
+
+
+def _plans(seen: Evidence) -> list[tuple[dict[str, Any], str]]:
+    calls = seen.calls.get("estimate_vram", [])
+    return [(call.result or {}, call.events.get("call.finished", "")) for call in calls]
+
+
+def why(seen: Evidence) -> list[Claim]:
+    """What bound the flags as asked, and what the chosen ones make of it."""
+    found: list[Claim] = []
+    for plan, event in _plans(seen):
+        limits, proposal = plan.get("limits") or {}, plan.get("proposal") or {}
+        if plan.get("verdict") == "fits" and plan.get("binding_constraint"):
+            found.append(
+                Claim(
+                    text=f"The flags as asked give {limits_text(limits)}: bound by {plan['binding_constraint']}.",
+                    evidence=[event],
+                )
+            )
+        elif plan.get("verdict") == "fails":
+            reason = plan.get("cause") or plan.get("failure") or "it does not fit"
+            found.append(Claim(text=f"The flags as asked do not start: {reason}.", evidence=[event]))
+        if proposal.get("limits") and proposal.get("limits") != limits:
+            added = added_flags((plan.get("asked") or {}).get("flags") or [], proposal.get("flags") or [])
+            change = f" With {added}" if added else " The proposal"
+            found.append(Claim(text=f"{change.strip()}: {limits_text(proposal['limits'])}.", evidence=[event]))
+    return list({claim.text: claim for claim in found}.values())
+
+
+def added_flags(asked: list[str], proposed: list[str]) -> str:
+    """The options of a proposal that the asked flags do not have, as text."""
+    have = {word for word in asked if word.startswith("--")}
+    added: list[str] = []
+    for index, word in enumerate(proposed):
+        if word.startswith("--") and word not in have:
+            value = (
+                proposed[index + 1] if index + 1 < len(proposed) and not proposed[index + 1].startswith("--") else ""
+            )
+            added.append(f"{word} {value}".strip())
+    return " ".join(added)
+
+
+def behaviours(seen: Evidence) -> list[Claim]:
+    """What a user will notice: from the probes of the running server, and from the model's own claims."""
+    found: list[Claim] = []
+    call = seen.last("curl_test")
+    event = call.events.get("call.finished", "") if call is not None else ""
+    result = (call.result or {}) if call is not None else {}
+    facts = result.get("facts") or {}
+    if facts.get("thinks_by_default"):
+        found.append(
+            Claim(
+                text="It thinks by default; the thinking is in `reasoning_content`. Off per request: "
+                'chat_template_kwargs {"enable_thinking": false}.',
+                evidence=[event],
+            )
+        )
+    if facts.get("first_answer_s"):
+        found.append(
+            Claim(
+                text=f"The first answer after a start is slow ({number(round(float(facts['first_answer_s']), 1))} s here: "
+                "kernels compile); later ones are not.",
+                evidence=[event],
+            )
+        )
+    if facts.get("accept_length"):
+        found.append(Claim(text=f"Speculation accepts {facts['accept_length']} tokens a step.", evidence=[event]))
+    found += [Claim(text=str(text), evidence=[event]) for text in result.get("behaviours") or []]
+    for noted in seen.events:
+        if noted.type == "note" and isinstance(noted.data.get("finish"), dict):
+            found += [Claim.model_validate(item) for item in noted.data["finish"].get("behaviours") or []]
+    return found
+
+
+def trade_offs(seen: Evidence, launch: CallState | None) -> list[TradeOff]:
+    """The planner's other options against what was launched, in its order (cheapest first)."""
+    plans = _plans(seen)
+    if not plans:
+        return []
+    plan, event = plans[-1]
+    chosen = (plan.get("proposal") or {}).get("limits") or plan.get("limits") or {}
+    options: list[TradeOff] = []
+    for option in plan.get("alternatives") or plan.get("advice") or []:
+        limits = option.get("limits") or {}
+        if limits and not _same(limits, chosen):
+            options.append(
+                TradeOff(
+                    to_get=str(option.get("to_get") or _to_get(limits, chosen)),
+                    change={str(k): None if v is None else str(v) for k, v in (option.get("change") or {}).items()},
+                    limits={k: limits.get(k) for k in ("max_running_requests", "max_total_num_tokens", "context_len")},
+                    costs=_costs(option.get("cost") or {}),
+                    evidence=[event],
+                )
+            )
+    return options
+
+
+def _same(limits: dict[str, Any], chosen: dict[str, Any]) -> bool:
+    return all(limits.get(key) == chosen.get(key) for key in ("max_running_requests", "max_total_num_tokens"))
+
+
+def _to_get(limits: dict[str, Any], chosen: dict[str, Any]) -> str:
+    more_requests = (limits.get("max_running_requests") or 0) > (chosen.get("max_running_requests") or 0)
+    more_tokens = (limits.get("max_total_num_tokens") or 0) > (chosen.get("max_total_num_tokens") or 0)
+    if more_requests and more_tokens:
+        return "more of both"
+    return "more requests at once" if more_requests else "longer contexts" if more_tokens else "something else"
+
+
+def _costs(cost: dict[str, Any]) -> str:
+    """The planner's costs in words; `spare_gib` is memory that graphs, the draft and long prefills no longer have."""
+    words = [str(cost[key]) for key in ("quality", "speed", "risk", "text") if cost.get(key)]
+    spare = cost.get("spare_gib")
+    if isinstance(spare, (int, float)) and abs(spare) >= 0.05:
+        words.append(
+            f"{abs(spare):.1f} GiB {'less' if spare < 0 else 'more'} spare for graphs, draft and long prefills"
+        )
+    return "; ".join(words) or "nothing you would notice"

@@ -1,0 +1,68 @@
+"""What went wrong on the way, by cause: who found it, what it cost in weight loads, which remedy ended it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from opsagent.journal.state import CallState
+from opsagent.report.model import Incident
+
+if TYPE_CHECKING:
+    from opsagent.report.build import Evidence
+
+FOUND_BY = {"estimate_vram": "planner", "preflight": "preflight", "launch_sglang": "launch", "tail_log": "log",
+            "curl_test": "verification", "download_model": "download", "install_env": "install"}  # fmt: skip
+
+
+def incidents(seen: Evidence) -> list[Incident]:
+    """One incident per cause, with every event that shows it: predicted, confirmed, remedied."""
+    found: dict[str, Incident] = {}
+    for call in seen.state.calls.values():
+        cause = _cause(call)
+        if not cause:
+            continue
+        event = call.events.get("call.finished") or call.events.get("call.failed") or ""
+        incident = found.setdefault(
+            cause, Incident(cause=cause, found_by=FOUND_BY.get(call.call.tool, call.call.tool), resolved=False)
+        )
+        incident.what = incident.what or _words(call)
+        incident.evidence += [event] if event else []
+        if call.call.tool == "launch_sglang":
+            incident.weight_loads_lost += int((call.result or {}).get("weight_loads") or 0)
+    _remedies(seen, found)
+    _overcome(seen, found)
+    return list(found.values())
+
+
+def _cause(call: CallState) -> str:
+    result = call.result or {}
+    return str(result.get("cause") or "") if call.status == "finished" else ""
+
+
+def _words(call: CallState) -> str:
+    result: dict[str, Any] = call.result or {}
+    text = str(result.get("words") or result.get("summary") or "")
+    return text if len(text) <= 240 else text[:239] + "…"
+
+
+def _remedies(seen: Evidence, found: dict[str, Incident]) -> None:
+    for event in seen.events:
+        if event.type == "remedy.applied" and event.data.get("cause") in found:
+            incident = found[event.data["cause"]]
+            incident.remedy = {**incident.remedy, **(event.data.get("change") or {})}
+            incident.evidence.append(event.id)
+            incident.resolved = True
+
+
+def _overcome(seen: Evidence, found: dict[str, Incident]) -> None:
+    """A cause that the same tool, asked again later, no longer shows is over even without a remedy of the runbook."""
+    for cause, incident in found.items():
+        shown = [call for call in seen.state.calls.values() if _cause(call) == cause]
+        last = shown[-1]
+        later = [c for c in seen.calls.get(last.call.tool, []) if _number(c) > _number(last) and not _cause(c)]
+        incident.resolved = incident.resolved or bool(later)
+
+
+def _number(call: CallState) -> int:
+    digits = call.call.id.lstrip("c")
+    return int(digits) if digits.isdigit() else 0
