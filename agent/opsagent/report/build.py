@@ -12,7 +12,16 @@ from opsagent.report.changes import changed
 from opsagent.report.explain import behaviours, trade_offs, why
 from opsagent.report.incidents import incidents
 from opsagent.report.model import (
-    STATUS_BY_CODE, Claim, Deployment, Endpoint, Limit, Line, Noise, Probe, StatusReport, Usage,
+    STATUS_BY_CODE,
+    Claim,
+    Deployment,
+    Endpoint,
+    Limit,
+    Line,
+    Noise,
+    Probe,
+    StatusReport,
+    Usage,
 )  # fmt: skip
 
 LIMITS = ("max_running_requests", "max_total_num_tokens", "context_len", "max_prompt_tokens")
@@ -100,8 +109,7 @@ def _headline(seen: Evidence, launch: CallState | None, exit_code: int) -> str:
         model = _model_name(launch.call.args.get("model"))
         verb = "is serving" if exit_code == 0 else "was launched"
         return f"{model} {verb} on {launch.call.host}"
-    named = str((seen.state.started.get("runbook") or {}).get("title") or "Run")
-    return named
+    return str((seen.state.started.get("runbook") or {}).get("title") or "Run")
 
 
 def _model_name(model: Any) -> str:
@@ -228,9 +236,14 @@ def _verification(seen: Evidence) -> list[Probe]:
     call = seen.last("curl_test")
     probes = _result(call).get("probes") or []
     return [
-        Probe(probe=str(p.get("probe") or p.get("name")), ok=p.get("ok"), detail=str(p.get("detail") or ""), evidence=proof(call))
+        Probe(
+            probe=str(p.get("probe") or p.get("name")),
+            ok=p.get("ok"),
+            detail=str(p.get("detail") or ""),
+            evidence=proof(call),
+        )
         for p in probes
-    ]  # fmt: skip
+    ]
 
 
 def _noise(seen: Evidence) -> list[Noise]:
@@ -272,7 +285,7 @@ def _open(seen: Evidence, launch: CallState | None) -> list[str]:
     for call in seen.state.calls.values():
         if call.status == "refused" and call.call.tool == "stop_server":
             found.append(
-                f"The old server on {call.call.host} is still up: switch clients, then opsagent run runbooks/decommission.md."
+                f"The old server on {call.call.host} is still up: switch clients, then run runbooks/decommission.md."
             )
         elif call.status == "waiting":
             found.append(f"{call.call.tool} ({call.call.id}) waits: opsagent approve {seen.state.run} {call.call.id}")
