@@ -39,7 +39,7 @@ class HostRole(BaseModel):
 class Allow(BaseModel):
     """What the runbook declares; the gate lets nothing wider through without a person."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
 
     tools: tuple[str, ...] = ()
     roots: tuple[str, ...] = ()
