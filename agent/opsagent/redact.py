@@ -22,7 +22,7 @@ Hits = Counter[str]
 SHORTEST = 6
 """Known values shorter than this are not replaced everywhere: `EMPTY` or `1234` would tear holes into all text."""
 FRAGMENT = 10
-"""A piece of a known value of at least this length is replaced too where a text was cut."""
+"""A first or last piece of a known value of at least this length is replaced too: outputs get cut."""
 
 
 def mark(name: str) -> str:
@@ -117,18 +117,26 @@ class Redactor:
         return mark(name)
 
     def _fragments(self, text: str, hits: Hits) -> str:
-        """Replace a known value's first half at the end of a text, and its second half at the start: it was cut there."""
+        """Replace a known value's beginning or end where the rest was cut away (clipped outputs, torn lines)."""
         for value, name in self._values:
-            for length in range(len(value) - 1, FRAGMENT - 1, -1):
-                if text.endswith(value[:length]):
-                    text = text[:-length] + mark(name)
-                    hits[name] += 1
-                    break
-            for length in range(len(value) - 1, FRAGMENT - 1, -1):
-                if text.startswith(value[-length:]):
-                    text = mark(name) + text[length:]
-                    hits[name] += 1
-                    break
+            if len(value) <= FRAGMENT or value[:FRAGMENT] in mark(name) or value[-FRAGMENT:] in mark(name):
+                continue
+            while (at := text.find(value[:FRAGMENT])) >= 0:
+                end = at + FRAGMENT
+                while end < len(text) and end - at < len(value) and text[end] == value[end - at]:
+                    end += 1
+                text = text[:at] + mark(name) + text[end:]
+                hits[name] += 1
+            while (at := text.find(value[-FRAGMENT:])) >= 0:
+                start = at
+                while (
+                    start > 0
+                    and at - start < len(value) - FRAGMENT
+                    and (text[start - 1] == value[len(value) - FRAGMENT - (at - start) - 1])
+                ):
+                    start -= 1
+                text = text[:start] + mark(name) + text[at + FRAGMENT :]
+                hits[name] += 1
         return text
 
     def _walk(self, value: Any, hits: Hits) -> Any:
