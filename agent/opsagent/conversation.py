@@ -16,7 +16,7 @@ import yaml
 from opsagent.breaker import Breaker
 from opsagent.call import Call
 from opsagent.compaction import compact
-from opsagent.execute import Rejected
+from opsagent.execute import Outcome, Rejected
 from opsagent.fence import fence
 from opsagent.protocols import Message, Model, Reply, ToolCall
 from opsagent.run import Run
@@ -47,6 +47,10 @@ class Request:
     messages: Sequence[Message]
     tools: Sequence[dict[str, Any]]
     journal: dict[str, Any]
+
+
+class Nudge(Rejected):
+    """The call would repeat itself; it was valid, but it was not made."""
 
 
 class Conversation:
@@ -106,11 +110,21 @@ class Conversation:
             self._messages.append({"role": "tool", "tool_call_id": call.id, "content": content})
 
     def breaker(self, call: Call) -> None:
-        """Stop a loop of equal calls. Raises Rejected as a nudge, BudgetExceeded at the end."""
-        tool = self._run.tools[call.tool]
-        nudge = self._breaker.see(call, polls=tool.polls)
+        """Stop a loop of equal calls. Raises Nudge when the model should think again, GoingInCircles at the end."""
+        nudge = self._breaker.see(call, polls=self._run.tools[call.tool].polls)
         if nudge:
-            raise Rejected(nudge, hint="do something else, or answer without a call")
+            raise Nudge(nudge, hint="do something else, or answer without a call")
+
+    def rejected(self, error: Rejected) -> None:
+        if not isinstance(error, Nudge):
+            self._breaker.rejected()
+
+    def made(self, outcome: Outcome) -> None:
+        """Refusals in a row end the run; a call that was made ends the row."""
+        if outcome.refused and not self._run.dry:
+            self._breaker.refused()
+        else:
+            self._breaker.made()
 
     # --- what is sent --------------------------------------------------------------------------------------------
 

@@ -112,10 +112,13 @@ def one_call(run: Run, call: ToolCall, talk: Conversation) -> dict[str, Any]:
         talk.breaker(ready.call)
     except Rejected as error:
         event = run.emit("model.rejected", what=error.what, hint=error.hint, tool=call.name)
+        talk.rejected(error)
         return Outcome(False, event.id, error=error.what, hint=error.hint).message()
     if call.name in run.control:
         return control(run, ready)
-    return execute(run, ready).message()
+    outcome = execute(run, ready)
+    talk.made(outcome)
+    return outcome.message()
 
 
 def control(run: Run, ready: Any) -> dict[str, Any]:

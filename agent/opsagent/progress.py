@@ -35,6 +35,8 @@ class Progress:
     """Events of optional calls that the operator refused."""
     attempts: int = 0
     """How often the current step's checks came out red since it was entered."""
+    _failed_tool: str = ""
+    """Tool of the call that `failure` is about ('' for a check)."""
     _meta: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Call id → what its intent said of fence, tool and whether it is optional."""
 
@@ -63,7 +65,8 @@ class Progress:
     def _on_step_entered(self, _event: Event, data: dict[str, Any]) -> None:
         if data["step"] in self.left:
             self.left = self.left[: self.left.index(data["step"])]
-        self.step, self.fences, self.failure, self.red, self.attempts = data["step"], set(), None, [], 0
+        self.step, self.fences, self.red, self.attempts = data["step"], set(), [], 0
+        self.failure, self._failed_tool = None, ""
 
     def _on_step_left(self, _event: Event, data: dict[str, Any]) -> None:
         self.left.append(data["step"])
@@ -72,8 +75,10 @@ class Progress:
     def _on_step_check(self, event: Event, data: dict[str, Any]) -> None:
         if data.get("first"):
             self.red = []
+            if not self._failed_tool:
+                self.failure = None
         if not data["ok"]:
-            if not self.red:
+            if self.failure is None:  # a failed call explains the red checks, not the other way round
                 self.failure = Failure(data.get("cause"), data.get("what") or data["expr"], event.id)
             self.red.append(data["expr"])
         if data.get("last") and self.red:
@@ -89,27 +94,29 @@ class Progress:
         if fence is not None:
             self.fences.add(fence)
 
+    def _fail(self, call_id: str, cause: str | None, what: str, event: Event) -> None:
+        self._failed_tool = self.meta(call_id).get("tool", "")
+        self.failure = Failure(cause, f"{self._failed_tool}: {what}", event.id)
+
     def _on_call_finished(self, event: Event, data: dict[str, Any]) -> None:
         self._done(data["call"])
         if not data.get("ok", True):
             result = data.get("result") or {}
-            tool = self._meta.get(data["call"], {}).get("tool", "")
-            self.failure = Failure(result.get("cause"), result.get("summary") or f"{tool} failed", event.id)
+            self._fail(data["call"], result.get("cause"), result.get("summary") or "failed", event)
+        elif self._failed_tool and self._failed_tool == self.meta(data["call"]).get("tool"):
+            self.failure, self._failed_tool = None, ""  # made again, and it worked
 
     def _on_call_failed(self, event: Event, data: dict[str, Any]) -> None:
-        tool = self._meta.get(data["call"], {}).get("tool", "")
-        self.failure = Failure(data.get("cause"), f"{tool}: {data['what']}", event.id)
+        self._fail(data["call"], data.get("cause"), data["what"], event)
 
     def _on_approval_decided(self, event: Event, data: dict[str, Any]) -> None:
         if data["answer"] != "reject":
             return
-        known = self._meta.get(data["call"], {})
-        if known.get("optional"):
+        if self.meta(data["call"]).get("optional"):
             self.refused.append(event.id)
             self._done(data["call"])
-        else:
-            why = data.get("reason") or "no reason given"
-            self.failure = Failure(None, f"{known.get('tool', '')} was refused by {data['by']}: {why}", event.id)
+        elif self.meta(data["call"]).get("tool") != "ask_operator":
+            self._fail(data["call"], None, f"refused by {data['by']}: {data.get('reason') or 'no reason given'}", event)
 
     def _on_note(self, _event: Event, data: dict[str, Any]) -> None:
         if data.get("skipped") is not None:
@@ -117,5 +124,6 @@ class Progress:
 
     def _on_remedy_applied(self, _event: Event, data: dict[str, Any]) -> None:
         self.tried.setdefault(data["step"], set()).add(data["cause"])
-        self.in_a_row += 1
-        self.failure, self.red = None, []
+        if not data.get("refused"):
+            self.in_a_row += 1
+            self.failure, self._failed_tool, self.red = None, "", []

@@ -12,7 +12,7 @@ from opsagent.autopilot import Failure
 from opsagent.call import Call, Decision, Verdict
 from opsagent.control import CONTROL
 from opsagent.progress import Progress
-from opsagent.protocols import Event, Journal, Message, Model
+from opsagent.protocols import Event, Journal
 from opsagent.runbook import expr
 from opsagent.runbook.model import Call as Fence
 from opsagent.runbook.model import Remedy, Runbook, Step
@@ -69,7 +69,6 @@ class Run:
     id: str
     runbook: Runbook
     journal: Journal
-    model: Model | None
     gate: GateLike
     tools: Mapping[str, Tool[Any, Any]]
     role_names: dict[str, str]
@@ -87,7 +86,6 @@ class Run:
     secrets: Callable[[str], None] = lambda _value: None
     history: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Measured facts of earlier runs by host name."""
-    messages: list[Message] = field(default_factory=list)
     execute_tool: Callable[[Call, Callable[[], BaseModel]], dict[str, Any]] | None = None
     """In a replay: recorded results instead of hosts (the second argument would run the real tool)."""
 

@@ -86,6 +86,7 @@ def apply_remedy(run: Run, cause: str) -> dict[str, Any]:
     shown = run.progress.failure.event if run.progress.failure else ""
     source, spec = sources[0], _spec(run, sources[0], cause)
     if spec.ask and not _yes(run, str(expr.resolve(spec.ask, run.bindings()))):
+        run.emit("remedy.applied", step=step, cause=cause, change={}, source=source, refused=True, evidence=[])
         return {"applied": False, "summary": f"the operator said no to the remedy for {cause}", "change": {},
                 "next_step": ""}  # fmt: skip
     change = change_params(run, spec.set)

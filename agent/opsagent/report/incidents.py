@@ -47,7 +47,7 @@ def _words(call: CallState) -> str:
 
 def _remedies(seen: Evidence, found: dict[str, Incident]) -> None:
     for event in seen.events:
-        if event.type == "remedy.applied" and event.data.get("cause") in found:
+        if event.type == "remedy.applied" and event.data.get("cause") in found and not event.data.get("refused"):
             incident = found[event.data["cause"]]
             incident.remedy = {**incident.remedy, **(event.data.get("change") or {})}
             incident.evidence.append(event.id)
