@@ -1,0 +1,94 @@
+"""Named facts that a signature can ask for where a pattern cannot say it: numbers, relations between lines, time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from opsagent_tools.sglang.diagnosis.scan import Hit, Launch, Scan
+
+Condition = Callable[[Scan, Hit, Launch], bool]
+
+
+def _hybrid(_scan: Scan, _hit: Hit, launch: Launch) -> bool:
+    facts = launch.reader.facts
+    return facts.hybrid or "mamba_ssm_dtype" in facts.args and facts.request_cap_reset is not None and facts.hybrid
+
+
+def _speculative(_scan: Scan, _hit: Hit, launch: Launch) -> bool:
+    return launch.reader.facts.speculative
+
+
+def _no_batch_after(scan: Scan, hit: Hit, _launch: Launch) -> bool:
+    return scan.skimmed.batch_line < hit.line
+
+
+def _room_left(_scan: Scan, _hit: Hit, launch: Launch) -> bool:
+    """Much is free after the weights, so that they cannot be what leaves no room for the pool."""
+    begin, end = launch.reader.facts.avail("weights begin"), launch.reader.facts.avail("weights end")
+    if end is None:
+        return False
+    fraction = launch.reader.facts.args.get("mem_fraction_static")
+    if begin is not None and isinstance(fraction, int | float):
+        return end > begin * (1 - fraction) + 0.5
+    return end > 8.0 if begin is None else end > max(4.0, 0.2 * begin)
+
+
+def _small_pool(_scan: Scan, hit: Hit, launch: Launch) -> bool:
+    """The allowed length is that of the pool, not of the model."""
+    numbers = [int(n) for n in re.findall(r"\d+", hit.match[0])]
+    pool = launch.reader.facts.pool_tokens or launch.reader.facts.limits.max_total_num_tokens
+    context = launch.reader.facts.limits.context_len
+    if not numbers:
+        return False
+    allowed = min(numbers)
+    if pool is not None and abs(pool - allowed) <= max(64, 0.02 * pool):
+        return context is None or allowed < context - 64
+    return pool is None and context is not None and allowed < context - 64
+
+
+def _module_of_architecture(scan: Scan, hit: Hit, _launch: Launch) -> bool:
+    """An import error names the module of the very architecture that is then called unsupported."""
+    architectures = [re.sub(r"[^a-z0-9]", "", a.lower()) for a in re.findall(r"'(\w+?)'", hit.match[0])]
+    modules = {re.sub(r"[^a-z0-9]", "", n.match[1].lower()) for n in scan.of(IMPORT_ERROR)}
+    return any(len(m) >= 3 and a.startswith(m) for a in architectures for m in modules)
+
+
+def _foreign_process(_scan: Scan, hit: Hit, launch: Launch) -> bool:
+    """Most of a big card was taken before the weights came."""
+    begin = launch.reader.facts.avail("weights begin")
+    total = re.search(r"total capacity of ([\d.]+) GiB", hit.match.string)
+    return bool(begin is not None and total and begin < 0.5 * float(total[1]))
+
+
+def _others_big(_scan: Scan, hit: Hit, _launch: Launch) -> bool:
+    """The out-of-memory text lists another process with a large share."""
+    total = re.search(r"total capacity of ([\d.]+) GiB", hit.match.string)
+    others = [float(g) for g in re.findall(r"Process \d+ has ([\d.]+) GiB memory in use", hit.match.string)]
+    mine = re.search(r"this process has ([\d.]+) GiB memory in use", hit.match.string)
+    own = float(mine[1]) if mine else 0.0
+    limit = 0.3 * float(total[1]) if total else 8.0
+    return bool(others) and sum(others) > limit and sum(others) > 0.5 * own
+
+
+def _alone(scan: Scan, hit: Hit, launch: Launch) -> bool:
+    """No other error came before the line."""
+    return not any(t.line < hit.line and t.launch == hit.launch for t in scan.trouble)
+
+
+IMPORT_ERROR = r"Ignore import error when loading (?:sglang\.srt\.models\.)(\w+)"
+
+CONDITIONS: dict[str, Condition] = {
+    "hybrid": _hybrid,
+    "not-hybrid": lambda s, h, n: not _hybrid(s, h, n),
+    "speculative": _speculative,
+    "not-speculative": lambda s, h, n: not _speculative(s, h, n),
+    "no-batch-after": _no_batch_after,
+    "room-left": _room_left,
+    "no-room-left": lambda s, h, n: not _room_left(s, h, n),
+    "small-pool": _small_pool,
+    "module-of-architecture": _module_of_architecture,
+    "card-was-taken": _foreign_process,
+    "others-hold-memory": _others_big,
+    "first-error": _alone,
+}

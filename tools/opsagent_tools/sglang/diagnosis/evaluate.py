@@ -1,0 +1,97 @@
+"""Signatures against what the scan found: which of them hold, and which one is the cause."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from opsagent_tools.sglang.diagnosis.conditions import CONDITIONS
+from opsagent_tools.sglang.diagnosis.scan import Hit, Launch, Scan
+from opsagent_tools.sglang.diagnosis.signature import Signature
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A signature that holds at a line. `support`: further lines that it rests on."""
+
+    signature: Signature
+    hit: Hit
+    support: tuple[Hit, ...] = ()
+
+    @property
+    def cause(self) -> str:
+        return self.signature.cause
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Proof before suggestion; then the earliest, because what comes later may be its consequence."""
+        return (-self.signature.tier, self.hit.line)
+
+
+def candidates(scan: Scan) -> list[Candidate]:
+    """All signatures that hold, best first."""
+    found = []
+    for signature in scan.knowledge.signatures:
+        for hit in scan.of(signature.line):
+            launch = scan.launches[hit.launch]
+            if (support := _holds(scan, signature, hit, launch)) is not None:
+                found.append(Candidate(signature, hit, support))
+                break
+    return sorted(found, key=lambda c: c.order)
+
+
+def choose(scan: Scan, found: list[Candidate]) -> list[Candidate]:
+    """The cause and other independent ones, one each, best first; what another explains is dropped."""
+    best: dict[str, Candidate] = {}
+    for candidate in found:
+        best.setdefault(candidate.cause, candidate)
+    causes = scan.knowledge.causes
+    beaten = {
+        loser
+        for winner in best.values()
+        for loser in (causes[winner.cause].beats if winner.cause in causes else ())
+        if loser in best and winner.signature.tier >= min(2, best[loser].signature.tier)
+    }
+    return [c for c in best.values() if c.cause not in beaten] + [c for c in best.values() if c.cause in beaten]
+
+
+def _holds(scan: Scan, sign: Signature, hit: Hit, launch: Launch) -> tuple[Hit, ...] | None:
+    if hit.args or (hit.noise and not sign.noise):
+        return None
+    if sign.phase and hit.phase not in sign.phase:
+        return None
+    if sign.ready is not None and sign.ready != hit.ready:
+        return None
+    ended = sign.ended if sign.ended is not None else (True if sign.tier == 1 else None)
+    if ended is not None and ended == launch.up:
+        return None
+    support: list[Hit] = []
+    for source in sign.near:
+        if (beside := _beside(scan.of(source), hit, sign.span)) is None:
+            return None
+        support.append(beside)
+    if any(_beside(scan.of(source), hit, sign.span) for source in sign.far):
+        return None
+    for source in sign.seen:
+        here = [h for h in scan.of(source) if h.launch == hit.launch]
+        if not here:
+            return None
+        support.append(here[0])
+    if any(h.launch == hit.launch for source in sign.unseen for h in scan.of(source)):
+        return None
+    if not all(CONDITIONS[name](scan, hit, launch) for name in sign.where):
+        return None
+    return tuple(s for s in support if not s.args and s.line != hit.line)
+
+
+def _beside(hits: Iterable[Hit], hit: Hit, span: int) -> Hit | None:
+    """The hit in the same traceback, else the nearest one within `span` lines."""
+    same = [h for h in hits if h.block and h.block == hit.block]
+    if same:
+        return same[0]
+    ordered = [h for h in hits if abs(h.line - hit.line) <= span]
+    if not ordered:
+        return None
+    at = bisect.bisect_left([h.line for h in ordered], hit.line)
+    return min(ordered[max(0, at - 1) : at + 1], key=lambda h: abs(h.line - hit.line))
