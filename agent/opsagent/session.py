@@ -1,0 +1,242 @@
+"""A run from the outside: what the operator asked for becomes a folder with a journal, hosts, a gate and a model.
+
+`begin` starts a new run, `go_on` opens an old one, `conduct` follows it to its end and writes the report.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opsagent.autopilot import Autopilot
+from opsagent.budget import Budget, Limits
+from opsagent.call import canonical
+from opsagent.control import CONTROL
+from opsagent.journal import FileJournal
+from opsagent.loop import drive
+from opsagent.protocols import Model
+from opsagent.redact import Redactor
+from opsagent.report.build import build
+from opsagent.report.markdown import render
+from opsagent.report.model import Claim, StatusReport
+from opsagent.run import Run, Silent, Watcher
+from opsagent.runbook.model import Runbook
+from opsagent.runbook.params import bind
+from opsagent.signals import NeedApproval, StopRun
+from opsagent_tools.clock import FastClock
+from opsagent_tools.errors import BudgetExceeded, ExitCode, InputError, OpsError
+from opsagent_tools.host import Host
+
+if TYPE_CHECKING:
+    from opsagent.places import Places
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the operator asked for, once the command line is read."""
+
+    runbook: Runbook
+    places: Places
+    """Where the roles are: real hosts or a lab."""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    llm: str = ""
+    """'' or `autopilot`: the built-in; `replay:RUN`; else the name of a model at OPENAI_BASE_URL."""
+    approve: str = ""
+    """`ask`, `declared`, `never`; '' for the default of the place and the terminal."""
+    approve_file: str = ""
+    dry: bool = False
+    folder: Path | None = None
+    interactive: bool = False
+
+
+@dataclass
+class Session:
+    """A run that is open: close it, or use it in a `with`."""
+
+    run: Run
+    model: Model
+    folder: Path
+    journal: FileJournal
+    places: Places
+    interrupted: bool = False
+
+    def close(self) -> None:
+        with contextlib.suppress(OpsError):
+            self.places.close()
+        self.journal.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def new_id() -> str:
+    return secrets.token_hex(2)
+
+
+def begin(wish: Wish, *, watcher: Watcher | None = None) -> Session:
+    """Start a run: bind parameters, make the folder, write `run.started`. Raises InputError before anything exists."""
+    from opsagent.journal.runs import runs_root
+
+    params = bind(wish.runbook, wish.params, wish.places.params)
+    run_id = new_id()
+    folder = wish.folder or runs_root() / run_id
+    redactor = redactor_of(wish.runbook, params)
+    journal = FileJournal.create(folder, redactor)
+    tools = all_tools()
+    started = {
+        "run": run_id,
+        "runbook": {
+            "name": wish.runbook.name, "title": wish.runbook.title, "path": wish.runbook.path,
+            "sha256": journal.blob(wish.runbook.text.encode(), name="runbook.md"),
+        },
+        "tools": journal.blob(canonical(schemas(tools)).encode(), name="tools.json"),
+        "params": params,
+        "model": wish.llm or "autopilot",
+        "hosts": dict(wish.places.roles),
+        "inventory": wish.places.inventory_path,
+        "lab": wish.places.lab_name,
+        "simulated": wish.places.simulated,
+        "approve": wish.approve,
+        "approve_file": wish.approve_file,
+        "dry": wish.dry,
+    }  # fmt: skip
+    try:
+        session = assemble(wish, run_id, folder, journal, tools, watcher)
+        session.run.emit("run.started", **started, policy=session.run.gate.fingerprint(journal))
+    except BaseException:
+        journal.close()
+        raise
+    return session
+
+
+def assemble(
+    wish: Wish, run_id: str, folder: Path, journal: FileJournal, tools: dict[str, Any], watcher: Watcher | None
+) -> Session:
+    """Put the parts of a run together around an open journal."""
+    from opsagent.approving import gate_for
+    from opsagent.models.select import select_model
+
+    places = wish.places
+    clock = FastClock(places.speed)
+    run = Run(
+        id=run_id, runbook=wish.runbook, journal=journal, gate=gate_for(wish, run_id, journal), tools=tools,
+        role_names=dict(places.roles), open_host=places.open, clock=clock, watcher=watcher or Silent(),
+        simulated=places.simulated, dry=wish.dry, secrets=journal.redactor.add,
+    )  # fmt: skip
+    run.budget = Budget(Limits.of(wish.runbook.front.budget), clock, usage=lambda: journal.state.usage)
+    model: Model = Autopilot(run) if wish.llm in ("", "autopilot") else select_model(wish.llm, run)
+    session = Session(run, model, folder, journal, places)
+    run.stopped = lambda: session.interrupted or (folder / "STOP").exists()
+    return session
+
+
+def all_tools() -> dict[str, Any]:
+    from opsagent_tools.registry import TOOLS
+
+    return {**TOOLS, **CONTROL}
+
+
+def schemas(tools: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tool.args.model_json_schema() for name, tool in tools.items()}
+
+
+def redactor_of(runbook: Runbook, params: Mapping[str, Any]) -> Redactor:
+    """A redactor that knows the run's secret parameters and the secrets of our own environment."""
+    known = {name: str(params[name]) for name, p in runbook.front.params.items() if p.secret and params.get(name)}
+    for name, value in os.environ.items():
+        if value and any(word in name.upper() for word in ("TOKEN", "API_KEY", "PASSWORD", "SECRET")):
+            known[name] = value
+    return Redactor(known)
+
+
+# --- to the end ----------------------------------------------------------------------------------------------------
+
+
+def conduct(session: Session) -> StatusReport:
+    """Follow the run to its end, whatever end that is; the report is written in every case."""
+    with interruptible(session):
+        code, failed = _drive(session)
+    return close_run(session, code, failed)
+
+
+def _drive(session: Session) -> tuple[ExitCode, Claim | None]:
+    run = session.run
+    try:
+        code = drive(run, session.model)
+        return code, None if code is ExitCode.VERIFIED else _why(run)
+    except NeedApproval as wait:
+        return ExitCode.WAITING_APPROVAL, Claim(text=wait.what, evidence=_waiting_event(run, wait.call_id))
+    except StopRun as stop:
+        return stop.exit_code, Claim(text=stop.reason + (f" ({stop.hint})" if stop.hint else ""))
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED, Claim(text="interrupted")
+    except BudgetExceeded as error:
+        event = run.emit("budget.exceeded", what=error.what, hint=error.hint)
+        return error.exit_code, Claim(text=error.what, evidence=[event.id])
+    except OpsError as error:
+        event = run.emit("error", what=error.what, where=error.where, hint=error.hint)
+        return error.exit_code, Claim(text=error.what + (f" ({error.hint})" if error.hint else ""), evidence=[event.id])
+
+
+def _why(run: Run) -> Claim | None:
+    failure = run.progress.failure
+    if failure is None:
+        return None
+    tail = f" [{failure.cause}]" if failure.cause else ""
+    return Claim(
+        text=f"Step {run.progress.step}: {failure.what}{tail}", evidence=[failure.event] if failure.event else []
+    )
+
+
+def _waiting_event(run: Run, call_id: str) -> list[str]:
+    known = run.journal.state.calls.get(call_id)
+    return [known.events["approval.requested"]] if known and "approval.requested" in known.events else []
+
+
+def close_run(session: Session, code: ExitCode, failed: Claim | None) -> StatusReport:
+    """Write `run.finished` and the report beside the journal."""
+    run = session.run
+    report = build(run.journal.state, list(run.journal.events()), exit_code=int(code), failed=failed)
+    run.emit("run.finished", status=report.status, exit_code=int(code), failed=failed.model_dump() if failed else None)
+    write_report(session.folder, report)
+    return report
+
+
+def write_report(folder: Path, report: StatusReport) -> None:
+    for name, text in (("report.json", report.model_dump_json(indent=1) + "\n"), ("report.md", render(report))):
+        path = folder / name
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o600)
+
+
+@contextlib.contextmanager
+def interruptible(session: Session) -> Iterator[None]:
+    """The first SIGINT or SIGTERM ends the run at the next event boundary; the second at once."""
+
+    def ask_to_stop(_number: int, _frame: object) -> None:
+        if session.interrupted:
+            raise KeyboardInterrupt
+        session.interrupted = True
+
+    old: dict[signal.Signals, Any] = {}
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with contextlib.suppress(ValueError):  # not in the main thread: nobody can interrupt us there
+                old[number] = signal.signal(number, ask_to_stop)
+        yield
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+Opener = Callable[[str], Host]
+__all__ = ["InputError", "Opener", "Session", "Wish", "begin", "conduct"]
