@@ -1,0 +1,1 @@
+"""What we know about SGLang: pure, no I/O. Memory arithmetic, flags by version, log parsing, failure signatures."""

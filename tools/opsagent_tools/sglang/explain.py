@@ -1,0 +1,55 @@
+"""The plan in words: what binds, what SGLang will change by itself, and where each term comes from."""
+
+from __future__ import annotations
+
+from opsagent_tools.sglang.allocator import GIB
+from opsagent_tools.sglang.arguments import Arguments
+from opsagent_tools.sglang.case import Assessment, Case, Failed
+from opsagent_tools.sglang.plan import Source, Wish
+
+
+def binding(case: Case, found: Assessment | None, failed: Failed | None) -> str:
+    """The constraint that sets the limits, in one sentence."""
+    if found is None or found.budget is None:
+        return failed.words if failed else ""
+    budget, settings = found.budget, found.settings
+    if failed is not None and failed.failure not in ("kv-pool-negative", "max-running-requests-zero"):
+        return failed.words
+    if settings.spec and budget.state is not None and budget.spec_reserve > budget.usable / 4:
+        given = "--max-running-requests" if settings.running_given else "speculation, --max-running-requests not given"
+        return f"reserve for {settings.max_running} running requests ({given})"
+    if budget.bound_by == "slots":
+        return f"{budget.slots} state slots, {budget.slots_per_request} for each running request"
+    if budget.bound_by == "asked":
+        return f"--max-running-requests {settings.max_running}"
+    if budget.tokens < budget.context:
+        return f"KV pool of {budget.tokens} tokens, less than one context of {budget.context}"
+    return f"memory left for KV: {budget.kv_bytes / GIB:.1f} GiB"
+
+
+def notes_of(
+    case: Case, arguments: Arguments, found: Assessment | None, failed: Failed | None, want: Wish | None
+) -> list[str]:
+    """What a user will notice."""
+    notes: list[str] = []
+    if found is None or found.budget is None or failed:
+        return notes
+    if found.budget.tokens < found.budget.context:
+        notes.append(
+            f"prompts over {found.budget.max_prompt} tokens are refused although the context length is {found.budget.context}"
+        )
+    return notes
+
+
+def sources_of(case: Case, found: Assessment | None) -> list[Source]:
+    """Where each term of the formula stands in SGLang's sources."""
+    mixin = "model_executor/model_runner_kv_cache_mixin.py"
+    rows = [
+        ("mem_fraction_static", "server_args.py:1440"),
+        ("usable", f"{mixin}:56"),
+        ("spec_reserve", f"{mixin}:80"),
+        ("mamba_state", f"{mixin}:95"),
+        ("kv_cache", "model_executor/pool_configurator.py:104"),
+        ("max_running_requests", f"{mixin}:698"),
+    ]
+    return [Source(term=term, sglang="0.5.11", where=where) for term, where in rows]

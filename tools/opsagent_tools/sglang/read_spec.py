@@ -1,0 +1,180 @@
+"""From config.json to a `ModelSpec`: the one entry that reads a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from opsagent_tools.errors import InputError
+from opsagent_tools.sglang.families import FAMILIES, Family, read_layers, read_linear, read_mla, read_moe
+from opsagent_tools.sglang.modelspec import (
+    MLA_ARCHITECTURES,
+    Config,
+    ModelSpec,
+    Vision,
+    architecture_of,
+    context_length,
+    dtype_bytes,
+    number,
+    text_config,
+)
+
+QWEN_TOWERS = ("Qwen3VL", "Qwen3_5", "Qwen2_5_VL", "Qwen2VL")
+SWA_ARCHITECTURES = frozenset(
+    {
+        "Llama4ForConditionalGeneration",
+        "GptOssForCausalLM",
+        "MiMoV2ForCausalLM",
+        "MiMoV2FlashForCausalLM",
+        "Step3p5ForCausalLM",
+        "Gemma4ForCausalLM",
+        "Gemma4ForConditionalGeneration",
+    }
+)
+"""configs/model_config.py `is_hybrid_swa_model` of 0.5.11; which versions know which is in `arithmetic.py`."""
+COMPRESSED_SWA = frozenset(
+    {"MiMoV2ForCausalLM", "MiMoV2FlashForCausalLM", "Gemma4ForCausalLM", "Gemma4ForConditionalGeneration"}
+)
+
+
+def read_spec(config: Config, *, dtype: str = "auto") -> ModelSpec:
+    """What config.json says of the model, in elements before any parallelism.
+
+    `dtype` is SGLang's --dtype. Raises InputError when a field that every language model has is missing or is no number.
+    """
+    if not isinstance(config, Mapping):
+        raise InputError("the configuration is not a JSON object", where="config.json")
+    architecture = architecture_of(config)
+    text = text_config(config)
+    family = FAMILIES.get(architecture, Family())
+    hidden = number(text, "hidden_size", "n_embd", "d_model")
+    heads = number(text, "num_attention_heads", "n_head")
+    if hidden <= 0 or heads <= 0:
+        raise InputError(f"hidden_size {hidden} or num_attention_heads {heads} is not positive", where="config.json")
+    mla = read_mla(text) if _is_mla(architecture, text) else None
+    head_dim = number(text, "attention_head_dim", default=0) if architecture.startswith("NemotronH") else 0
+    head_dim = head_dim or number(text, "head_dim", default=family.head_dim or hidden // heads)
+    attention_bias = bool(text.get("attention_bias", text.get("qkv_bias", False)))
+    rope = text.get("rope_parameters") or text.get("rope_scaling") or {}
+    partial = float(
+        text.get("partial_rotary_factor")
+        or (rope.get("partial_rotary_factor") if isinstance(rope, Mapping) else 0)
+        or 1.0
+    )
+    linear = read_linear(architecture, text)
+    quantization = (
+        config.get("quantization_config") or text.get("quantization_config") or config.get("compression_config") or {}
+    )
+    return ModelSpec(
+        architecture=architecture,
+        model_type=str(config.get("model_type") or ""),
+        dtype_bytes=dtype_bytes(config, text, dtype),
+        hidden=hidden,
+        vocab=number(text, "vocab_size", default=0) or number(config, "vocab_size"),
+        tied=bool(text.get("tie_word_embeddings", config.get("tie_word_embeddings", family.tied))),
+        context=context_length(text),
+        layers=read_layers(architecture, text),
+        heads=heads,
+        kv_heads=number(
+            text, "num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num", default=heads
+        ),
+        head_dim=mla.nope + mla.rope if mla else head_dim,
+        v_head_dim=number(text, "v_head_dim", default=head_dim),
+        intermediate=number(
+            text, "intermediate_size", "intermediate_size_mlp", "n_inner", "ffn_hidden_size", default=4 * hidden
+        )
+        if not architecture.startswith("Llama4")
+        else number(text, "intermediate_size_mlp", "intermediate_size"),
+        qkv_bias=attention_bias if family.qkv_bias is None else family.qkv_bias,
+        o_bias=attention_bias if family.o_bias is None else family.o_bias,
+        qk_norm="head" if architecture == "Glm4MoeForCausalLM" and text.get("use_qk_norm") else family.qk_norm,
+        output_gate=bool(text.get("attn_output_gate", architecture.startswith(("Qwen3Next", "Qwen3_5")))),
+        mlp_gated=family.mlp_gated,
+        mlp_bias=bool(text.get("mlp_bias", False)),
+        norms=family.norms,
+        swa_kv_heads=number(text, "swa_num_key_value_heads", default=0),
+        swa_head_dim=number(text, "swa_head_dim", default=0),
+        swa_v_head_dim=number(text, "swa_v_head_dim", default=0),
+        hybrid_swa=architecture in SWA_ARCHITECTURES,
+        sinks=family.sinks,
+        mla=mla,
+        linear=linear,
+        moe=read_moe(architecture, text),
+        vision=read_vision(architecture, config),
+        mtp_layers=number(text, "mtp_num_hidden_layers", "num_nextn_predict_layers", default=0),
+        rotary_dim=mla.rope if mla else int(head_dim * partial),
+        rope_rows=_rope_rows(text, rope),
+        ssm_dtype=str(text.get("mamba_ssm_dtype") or "float32"),
+        quantization=quantization if isinstance(quantization, Mapping) else {},
+        multimodal=text is not config or "vision_config" in config,
+        encoder_subconfig=text is not config,
+        not_modelled=_gaps(architecture, config, text),
+        raw=config,
+    )
+
+
+def _is_mla(architecture: str, text: Config) -> bool:
+    if architecture in MLA_ARCHITECTURES:
+        return True
+    return architecture in {"DeepseekVL2ForCausalLM", "PixtralForConditionalGeneration"} and bool(
+        text.get("kv_lora_rank")
+    )
+
+
+def _rope_rows(text: Config, rope: object) -> int:
+    """Rows of the cos/sin table as built: YaRN scales the original length (layers/rotary_embedding.py)."""
+    rows = number(text, "max_position_embeddings", "max_sequence_length", "seq_length", default=2048)
+    if isinstance(rope, Mapping):
+        kind = rope.get("rope_type") or rope.get("type")
+        original = rope.get("original_max_position_embeddings")
+        if kind in ("yarn", "deepseek_yarn") and isinstance(original, int):
+            return int(original * float(rope.get("factor", 1) or 1))
+    return rows
+
+
+def read_vision(architecture: str, config: Config) -> Vision | None:
+    """The vision tower, exact for the Qwen-VL kind, by its parameter count for others."""
+    vision = config.get("vision_config")
+    if not isinstance(vision, Mapping):
+        return None
+    exact = architecture.startswith(QWEN_TOWERS)
+    hidden = number(
+        vision,
+        "embed_dim" if "embed_dim" in vision else "hidden_size",
+        "hidden_size",
+        default=1024,
+        where="vision_config",
+    )
+    layers = vision.get("num_hidden_layers")
+    depth = number(vision, "depth", "num_hidden_layers", default=24, where="vision_config")
+    inner = number(vision, "intermediate_size", default=4 * hidden, where="vision_config")
+    return Vision(
+        depth=depth,
+        hidden=hidden,
+        heads=number(vision, "num_heads", "num_attention_heads", default=16, where="vision_config"),
+        intermediate=inner,
+        out=number(vision, "out_hidden_size", default=hidden, where="vision_config"),
+        patch=number(vision, "patch_size", default=14, where="vision_config"),
+        temporal=number(vision, "temporal_patch_size", default=1, where="vision_config"),
+        merge=number(vision, "spatial_merge_size", default=2, where="vision_config"),
+        channels=number(vision, "in_channels", "in_chans", "num_channels", default=3, where="vision_config"),
+        positions=number(vision, "num_position_embeddings", default=0, where="vision_config"),
+        deepstack=len(vision.get("deepstack_visual_indexes") or ()),
+        gated_mlp=architecture.startswith("Qwen2_5"),
+        rope_rows=8192 if exact else 0,
+        num_hidden_layers=int(layers) if isinstance(layers, int) else None,
+        plain_params=0 if exact else depth * (4 * hidden * hidden + 2 * hidden * inner),
+    )
+
+
+def _gaps(architecture: str, config: Config, text: Config) -> tuple[str, ...]:
+    """What of this model the planner knows only roughly, in words."""
+    gaps = []
+    if isinstance(config.get("vision_config"), Mapping) and not architecture.startswith(QWEN_TOWERS):
+        gaps.append("vision tower: counted from its depth and width only")
+    if isinstance(config.get("audio_config"), Mapping):
+        gaps.append("audio tower: not counted")
+    if architecture.startswith(("Gemma3n", "JetNemotron", "JetVLM", "Mllama", "Whisper")):
+        gaps.append(f"{architecture}: special blocks are counted as plain attention")
+    if text.get("layer_group_size") and architecture == "BailingMoeV2_5ForCausalLM":
+        gaps.append("lightning attention state: not counted")
+    return tuple(gaps)
