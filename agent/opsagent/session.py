@@ -30,8 +30,7 @@ from opsagent.runbook.model import Runbook
 from opsagent.runbook.params import bind
 from opsagent.signals import NeedApproval, StopRun
 from opsagent_tools.clock import FastClock
-from opsagent_tools.errors import BudgetExceeded, ExitCode, InputError, OpsError
-from opsagent_tools.host import Host
+from opsagent_tools.errors import BudgetExceeded, ExitCode, OpsError
 
 if TYPE_CHECKING:
     from opsagent.places import Places
@@ -53,6 +52,8 @@ class Wish:
     dry: bool = False
     folder: Path | None = None
     interactive: bool = False
+    notice: Callable[[str], None] = lambda _text: None
+    """Prints one line for the operator (stderr)."""
 
 
 @dataclass
@@ -123,7 +124,6 @@ def assemble(
 ) -> Session:
     """Put the parts of a run together around an open journal."""
     from opsagent.approving import gate_for
-    from opsagent.models.select import select_model
 
     places = wish.places
     clock = FastClock(places.speed)
@@ -133,10 +133,25 @@ def assemble(
         simulated=places.simulated, dry=wish.dry, secrets=journal.redactor.add,
     )  # fmt: skip
     run.budget = Budget(Limits.of(wish.runbook.front.budget), clock, usage=lambda: journal.state.usage)
-    model: Model = Autopilot(run) if wish.llm in ("", "autopilot") else select_model(wish.llm, run)
-    session = Session(run, model, folder, journal, places)
+    session = Session(run, model_of(wish, run), folder, journal, places)
     run.stopped = lambda: session.interrupted or (folder / "STOP").exists()
     return session
+
+
+def model_of(wish: Wish, run: Run) -> Model:
+    """The autopilot, or the LLM that the operator named; where it goes is said before the first request."""
+    from opsagent.models.select import choose, connect
+
+    choice = choose(wish.llm or "autopilot", os.environ)
+    if choice.kind == "autopilot":
+        return Autopilot(run)
+    if choice.kind == "replay":
+        from opsagent.models.replay import recorded_model
+
+        return recorded_model(choice.name)
+    wish.notice(choice.notice)
+    budget = run.budget
+    return connect(choice, emit=run.emit, left_s=budget.left_s if isinstance(budget, Budget) else lambda: float("inf"))
 
 
 def all_tools() -> dict[str, Any]:
@@ -236,7 +251,3 @@ def interruptible(session: Session) -> Iterator[None]:
     finally:
         for number, handler in old.items():
             signal.signal(number, handler)
-
-
-Opener = Callable[[str], Host]
-__all__ = ["InputError", "Opener", "Session", "Wish", "begin", "conduct"]

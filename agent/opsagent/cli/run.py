@@ -59,7 +59,7 @@ def command(
     wish = Wish(
         runbook=book, places=places, params=given, llm=llm or os.environ.get("OPSAGENT_LLM", ""),
         approve=approve or "", approve_file=approve_file, dry=dry_run, folder=out,
-        interactive=sys.stdin.isatty() and sys.stderr.isatty(),
+        interactive=sys.stdin.isatty() and sys.stderr.isatty(), notice=lambda text: click.echo(text, err=True),
     )  # fmt: skip
     try:
         session = begin(wish, watcher=watcher_for(wish))
