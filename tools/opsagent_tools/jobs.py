@@ -99,6 +99,7 @@ def start(host: Host, spec: JobSpec, ctx: Context | None = None) -> Job:
     ready = _ask(
         host, {"op": "prepare", "name": spec.name, "log": spec.log, "cwd": spec.cwd, "env_file": True}, spec.env
     )
+    spec = replace(spec, log=str(ready["log"]))
     done = argv(host, *_systemd_run(spec, str(ready["env_file"]), str(ready.get("home", ""))), timeout_s=60)
     _ask(host, {"op": "drop", "path": ready["env_file"]})
     words = f"{done.stderr}{done.stdout}"
@@ -152,11 +153,13 @@ def _start_group(host: Host, spec: JobSpec) -> Job:
 
 def find(host: Host, name: str, log: str = "") -> Job | None:
     """The job of that name, whichever way it was started; None when the host has no trace of it."""
-    for backend in ("systemd", "group"):
+    backends: tuple[Backend, ...] = ("systemd", "group")
+    for backend in backends:
         job = Job(name, backend, log, existing=True)
         seen = status(host, job)
         if seen.state != "gone":
-            return replace(job, pid=seen.pid, started=seen.started, log=log or seen.detail)
+            where = seen.detail if backend == "group" else log
+            return replace(job, pid=seen.pid, started=seen.started, log=where)
     return None
 
 
@@ -262,6 +265,12 @@ def read_log(host: Host, path: str, offset: int = 0, *, limit: int = 1 << 20) ->
     host.run(Command(stages), sink=lambda stream, data: chunks.append(data) if stream == "stdout" else None, keep=1024)
     data = b"".join(chunks)
     return data, offset + len(data)
+
+
+def tail(host: Host, path: str, size: int) -> str:
+    """The last `size` bytes of a log, '' while there is none."""
+    done = argv(host, "tail", "-c", str(size), path, keep=size + 64)
+    return done.stdout if done.ok else ""
 
 
 def _ask(host: Host, argument: Mapping[str, object], env: Mapping[str, str] | None = None) -> dict[str, Any]:

@@ -28,6 +28,13 @@ class Clip:
         while self._tail_bytes - len(self._tail[0]) >= self._half:
             self._tail_bytes -= len(self._tail.popleft())
 
+    def data(self) -> bytes:
+        """The bytes that were kept; a line in their middle says how many were left out."""
+        tail = b"".join(self._tail)[-self._half :]
+        missing = self.total - len(self._head) - len(tail)
+        note = f"\n[… {missing} bytes left out …]\n".encode() if missing > 0 else b""
+        return bytes(self._head) + note + tail
+
     def text(self) -> str:
         """UTF-8 with U+FFFD for what is not; says in its middle how many bytes were left out."""
         tail = b"".join(self._tail)[-self._half :]

@@ -5,7 +5,8 @@ Argument (JSON object), `op` is one of
 
 * `prepare`  {op, name, log, cwd, env_file: bool}; stdin: JSON object of the environment (may hold secrets).
   Makes the log's folder, moves an old log to LOG.1 (up to LOG.5), and with `env_file` writes the environment for
-  systemd's `EnvironmentFile=` with mode 0600. Answer: {log, rotated: path|null, env_file: path|null, home}.
+  systemd's `EnvironmentFile=` with mode 0600. Answer: {log, rotated: path|null, env_file: path|null, home}; `log` is another
+  path when we may not write into the folder that was asked for.
 * `start`    {op, name, log, cwd, argv: [str]}; stdin as above. Starts argv in a session of its own under a small supervisor
   that keeps the exit code. Answer: {pid, started, existing: bool}, or {error} when argv cannot be executed. A name
   that was started before is not started again: `existing` is true.
@@ -128,14 +129,18 @@ def quoted(value: str) -> str:
 def prepare(job: dict[str, Any], env: dict[str, str]) -> dict[str, Any]:
     if job.get("cwd") and not Path(job["cwd"]).is_dir():
         return {"error": f"no such directory: {job['cwd']}"}
-    path = None
-    rotated = rotate(Path(job["log"]))
+    path, log = None, Path(job["log"])
+    try:
+        rotated = rotate(log)
+    except PermissionError:  # not root: the log goes where the job's files are
+        log = folder(job["name"]) / "log"
+        rotated = rotate(log)
     if job.get("env_file"):
         path = folder(job["name"]) / "env"
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write(path, "".join(f"{key}={quoted(value)}\n" for key, value in sorted(env.items())), 0o600)
     home = os.environ.get("HOME") or str(Path.home())
-    return {"log": job["log"], "rotated": rotated, "env_file": str(path) if path else None, "home": home}
+    return {"log": str(log), "rotated": rotated, "env_file": str(path) if path else None, "home": home}
 
 
 def start(job: dict[str, Any], env: dict[str, str]) -> Any:
