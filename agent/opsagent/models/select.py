@@ -1,4 +1,4 @@
-"""Which model decides: the autopilot unless somebody asks for an LLM. A key that lies in the environment asks for nothing."""
+"""Which model decides: the autopilot unless somebody asks for an LLM. A key that lies in the environment asks nothing."""
 
 from __future__ import annotations
 
