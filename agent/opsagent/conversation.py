@@ -93,7 +93,7 @@ class Conversation:
     def receive(self, reply: Reply) -> Message:
         """The assistant's message, kept for the next request."""
         message: Message = {"role": "assistant", "content": reply.text}
-        if reply.calls:
+        if reply.calls and reply.finish != "length":  # a cut answer's calls are never made, so nothing would answer them
             message["tool_calls"] = [
                 {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": _text(call.arguments)}}
                 for call in reply.calls
@@ -173,7 +173,14 @@ class Conversation:
 
 
 def _text(arguments: str | dict[str, Any]) -> str:
-    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    """Arguments as the history says them: always JSON, because some servers refuse a history that is not."""
+    if not isinstance(arguments, str):
+        return json.dumps(arguments, ensure_ascii=False)
+    try:
+        json.loads(arguments or "{}")
+    except ValueError:
+        return json.dumps({"malformed": arguments}, ensure_ascii=False)
+    return arguments or "{}"
 
 
 def step_text(run: Run, step: Step) -> str:
