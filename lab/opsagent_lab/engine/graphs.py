@@ -87,6 +87,7 @@ def _decode_graphs(launch: Launch, state: Loaded, z: budget.Sizing) -> Iterator[
     if launch.shape.hybrid and s.spec:
         for _ in range(4 if s.tp > 1 else 2):
             yield noise.triton_warning(launch)
+    yield from noise.moe_configs(launch)
     slow = 9.9 if launch.shape.hybrid or launch.shape.experts else 1.5
     yield from progress.capture(sizes, slow, 0.6 if s.spec else 0.45, before, size / GIB)
     state.graph += size

@@ -19,11 +19,22 @@ class Gpu:
     """Compute capability without the dot: 86, 90, 120."""
     others: tuple[tuple[int, int], ...] = ()
     """Processes that hold memory on it: (pid, MiB)."""
+    reserved: int | None = None
+    """MiB that the driver keeps; None: what cards of that name keep."""
+    overhead_mib: int = 0
+    """What one rank's context and collectives take together; 0: what cards of that kind take."""
 
     @property
     def usable_mib(self) -> float:
         """What the driver gives to all processes together."""
-        return self.total_mib - reserved_mib(self.name, self.total_mib)
+        kept = reserved_mib(self.name, self.total_mib) if self.reserved is None else self.reserved
+        return self.total_mib - kept
+
+    def context_bytes(self, tp: int) -> int:
+        """CUDA context and modules of one rank."""
+        if self.overhead_mib:
+            return max(0, self.overhead_mib * MIB - distributed_bytes(self.sm, tp))
+        return context_bytes(self.sm, tp)
 
 
 _RESERVED = {"A6000": 455, "H200": 616, "4090": 482, "H100": 551, "A100": 870, "3090": 449}

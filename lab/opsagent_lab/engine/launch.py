@@ -110,8 +110,8 @@ class Limits:
     kv: int
     graph: int
     available: int
-    garbage: bool = False
-    """Whether what it answers is wrong."""
+    garbage: str = ""
+    """What is wrong with its answers: '' nothing, `repeat`, `nan` or `wrong`."""
 
     @property
     def max_request_tokens(self) -> int:

@@ -44,7 +44,7 @@ class Ranks:
         """Every rank makes its CUDA context. The collectives come with `distribute`."""
         ranks = cls(launch, [Card(launch.free(r)) for r in launch.ranks])
         s = launch.settings
-        ranks.each(lambda card, r: card.take(hardware.context_bytes(launch.gpus[r].sm, s.tp)))
+        ranks.each(lambda card, r: card.take(launch.gpus[r].context_bytes(s.tp)))
         return ranks
 
     def each(self, do: Callable[[Card, int], object]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from opsagent_lab.engine.launch import Launch, Say
+from opsagent_lab.engine.launch import Launch, ModelDir, Say
 
 DEPRECATED_ENTRY = """\
 {site}/sglang/launch_server.py:54: UserWarning: 'python -m sglang.launch_server' is still supported, but 'sglang serve' is \
@@ -27,15 +27,19 @@ _BARRIER = (
 )
 
 
-def generation_config(launch: Launch, rank: int | None = None) -> Iterator[Say]:
-    if launch.model.generation_config:
+def generation_config_of(model: ModelDir, rank: int | None = None) -> Iterator[Say]:
+    if model.generation_config:
         return
-    path = launch.model.path
+    path = model.path
     yield Say(
         f"Failed to load generation config for {path}: {path} does not appear to have a file named generation_config.json. "
         f"Checkout 'https://huggingface.co/{path}/tree/main' for available files.. Proceeding without generation config.",
         rank,
     )
+
+
+def generation_config(launch: Launch, rank: int | None = None) -> Iterator[Say]:
+    yield from generation_config_of(launch.model, rank)
 
 
 def processor(launch: Launch, rank: int | None = None, *, announce: bool = True) -> Iterator[Say]:
@@ -155,6 +159,29 @@ def fused_allreduce(launch: Launch, rank: int) -> Iterator[Say]:
         yield Say(
             f"FlashInfer workspace initialized for rank {rank}, world_size {launch.settings.tp}, backend trtllm", rank
         )
+
+
+def moe_configs(launch: Launch) -> Iterator[Say]:
+    """No tuned kernel configuration for this card and these expert sizes: slower, not broken."""
+    experts = launch.shape.experts
+    if experts is None:
+        return
+    folder = f"{launch.site}/sglang/srt/layers/moe/moe_runner/triton_utils/configs"
+    name = (
+        f"E={experts.count},N={experts.width // launch.settings.tp},device_name={launch.gpus[0].name.replace(' ', '_')}"
+    )
+    rank = 0 if launch.settings.tp > 1 else None
+    yield Say(
+        f"Config file not found at {folder}/triton_3_6_0/{name}.json. Fallback to triton version 3.2.0 and use MoE kernel "
+        f"config from {folder}/triton_3_2_0/{name}.json. Performance might be sub-optimal!",
+        rank,
+    )
+    yield Say(
+        "Using MoE kernel config with down_moe=False. Performance might be sub-optimal! Config file not found at "
+        f"{folder}/triton_3_6_0/{name}_down.json, you can create them with "
+        "https://github.com/sgl-project/sglang/tree/main/benchmark/kernels/fused_moe_triton",
+        rank,
+    )
 
 
 def triton_warning(launch: Launch) -> Say:

@@ -1,0 +1,21 @@
+"""Answers to the scripts that opsagent sends to a target, from the simulated state, in the shapes of their docstrings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from opsagent_lab.program import Process
+
+Probe = Callable[[Process, dict[str, Any]], dict[str, Any]]
+
+
+class ProbeError(Exception):
+    """The script ends with a traceback instead of an answer."""
+
+    def __init__(self, words: str, code: int = 1) -> None:
+        super().__init__(words)
+        self.code = code
+
+
+PROBES: dict[str, Probe] = {}
