@@ -147,7 +147,7 @@ class Conversation:
         allowed = run.runbook.front.allow.tools or tuple(run.tools)
         names = [name for name in run.tools if name in allowed or name in run.control]
         roles = [role for role, host in run.role_names.items() if host]
-        return [function_schema(run.tools[name], roles if name not in run.control else []) for name in names]
+        return [_schema(function_schema(run.tools[name], roles if name not in run.control else [])) for name in names]
 
     def _runbook(self) -> str:
         run = self._run
@@ -170,6 +170,13 @@ class Conversation:
                         }
                         self.answer(ToolCall(call["id"], call["function"]["name"], ""), what)
                 return
+
+
+def _schema(function: dict[str, Any]) -> dict[str, Any]:
+    """Every call may carry the name under which the runbook's expressions see its result."""
+    name = {"type": "string", "description": "Name of the result for checks and references, as the declared call has it."}
+    function["function"]["parameters"]["properties"]["as"] = name
+    return function
 
 
 def _text(arguments: str | dict[str, Any]) -> str:
