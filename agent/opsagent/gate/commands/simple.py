@@ -1,0 +1,91 @@
+"""Checkers made from a grammar alone: programs whose options and operands say everything that matters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, cast
+
+from opsagent.gate.argv import Checker, check, operators
+from opsagent.gate.grammar import Given, Grammar, Parsed, grammar
+from opsagent.gate.guards import paths
+from opsagent.gate.trace import Trace
+from opsagent_tools.tool import Tier
+
+Operands = Literal["read", "tree", "meta", "write", "text", "none"]
+"""What operands are: files whose contents are read, folders read whole, names only, files made, words, or not accepted."""
+
+
+def apply(given: Sequence[Given], name: str, t: Trace) -> None:
+    """What the options themselves do: values that are files or commands, options that demand a tier."""
+    import shlex
+
+    for each in given:
+        value, meaning = each.value, each.option.meaning
+        if each.option.tier:
+            t.say(cast(Tier, each.option.tier), f"{name}.option", f"{name} {each.name}")
+        if value is None:
+            continue
+        if meaning == "read":
+            paths.read(t, value)
+        elif meaning in ("write", "new"):
+            paths.write(t, value)
+        elif meaning == "secret":
+            paths.metadata(t, value)
+        elif meaning == "cmd":
+            try:
+                check(shlex.split(value), t)
+            except ValueError:
+                t.say("R3", "shell.text", f"{name} {each.name} runs text that we cannot read")
+
+
+def unknown(parsed: Parsed, name: str, t: Trace, tier: Tier = "R2") -> None:
+    """Options that the program's grammar does not have: a doubt."""
+    if parsed.unknown:
+        t.say(tier, f"{name}.unknown-option", f"{name} {parsed.unknown[0]} is not an option that we know")
+
+
+def parse(argv: tuple[str, ...], rules: Grammar, t: Trace, *, doubt: Tier = "R2", skip: int = 0) -> Parsed:
+    """Read a command line, apply its options, and check the operands (after the first `skip`) for shell operators."""
+    parsed = rules.parse(argv[1:])
+    unknown(parsed, argv[0], t, doubt)
+    apply(parsed.given, argv[0], t)
+    operators(parsed.operands[skip:], t)
+    return parsed
+
+
+def operand(t: Trace, word: str, kind: Operands) -> None:
+    if kind == "read":
+        paths.read(t, word)
+    elif kind == "tree":
+        paths.read(t, word, recursive=True)
+    elif kind == "meta":
+        paths.metadata(t, word)
+    elif kind == "write":
+        paths.write(t, word)
+    elif kind == "none":
+        t.say("R2", "operand", f"{word!r} is an operand that we do not expect")
+
+
+def program(
+    options: str, operands: Operands = "read", *, tier: Tier = "R0", rule: str = "read", why: str = "",
+    skip: int = 0, doubt: Tier = "R2", single: bool = False, posix: bool = False,
+) -> Checker:  # fmt: skip
+    """A checker from a grammar. The first `skip` operands are text (a pattern, a program of its own language)."""
+
+    def run(argv: tuple[str, ...], t: Trace) -> None:
+        parsed = parse(argv, grammar(options, single=single, posix=posix), t, doubt=doubt, skip=skip)
+        t.say(tier, f"{argv[0]}.{rule}" if tier != "R0" else rule, f"{argv[0]} {why}".strip())
+        for word in parsed.operands[skip:]:
+            operand(t, word, operands)
+
+    return run
+
+
+def fixed(tier: Tier, rule: str, why: str) -> Checker:
+    """A checker for programs that always mean the same, whatever their arguments."""
+
+    def run(argv: tuple[str, ...], t: Trace) -> None:
+        operators(argv[1:], t)
+        t.say(tier, f"{argv[0]}.{rule}", f"{argv[0]} {why}")
+
+    return run

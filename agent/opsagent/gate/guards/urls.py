@@ -1,0 +1,65 @@
+"""Guard of URLs: where a request goes, and whether it could carry something out or change something there."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from urllib.parse import urlsplit
+
+from opsagent.gate.guards import paths
+from opsagent.gate.trace import Trace
+
+HUBS = re.compile(
+    r"(.*\.)?(huggingface\.co|hf\.co|pypi\.org|pythonhosted\.org|github\.com|githubusercontent\.com|nvidia\.com|debian\.org|ubuntu\.com|"
+    r"proxmox\.com|modelscope\.cn|pytorch\.org|astral\.sh|sglang\.io)"
+)
+INFERENCE = re.compile(
+    r"/(v1/(chat/completions|completions|embeddings|rerank|score|responses|models|tokenize|detokenize)|generate|encode|classify|tokenize|detokenize)/?"
+)
+
+
+def local(host: str) -> bool:
+    """This machine, or a private network."""
+    if host in ("localhost", "ip6-localhost", "") or host.endswith((".localhost", ".local", ".lan", ".internal")):
+        return True
+    try:
+        address = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return (
+            "." not in host
+            and re.fullmatch(r"[a-z][a-z0-9-]*", host) is not None
+            and re.search(r"[0-9]$|^local", host) is not None
+        )
+    return address.is_loopback or (address.is_private and not address.is_link_local) or host == "0.0.0.0"
+
+
+def fetch(t: Trace, url: str, *, method: str = "GET", body: bool = False) -> None:
+    """A request is made and its answer printed."""
+    paths.doubtful(t, url.replace("&", "")) if "://" in url else None
+    text = url if "://" in url else f"http://{url}"
+    try:
+        parts = urlsplit(text)
+        host = (parts.hostname or "").rstrip(".")
+    except ValueError:
+        t.say("R3", "url.unreadable", f"{url!r} is not a URL that we can read")
+        return
+    if parts.scheme == "file":
+        paths.read(t, parts.path)
+        return
+    if parts.scheme not in ("http", "https"):
+        t.say("R3", "url.scheme", f"{parts.scheme}:// is not a plain web address")
+        return
+    if host.startswith("169.254.") or host in ("metadata.google.internal", "metadata") or host.startswith("fd00:ec2"):
+        t.say("X", "url.metadata", f"{host} hands out the machine's own credentials")
+    if any(c in host for c in "{}[]*$") and not host.startswith("["):
+        t.say("R2", "url.pattern", f"{host} is a pattern")
+    at_home = local(host)
+    if method in ("GET", "HEAD", "OPTIONS") and not body:
+        if at_home or HUBS.fullmatch(host):
+            t.say("R0", "url.get", f"asks {host or 'this machine'}")
+        else:
+            t.say("R2", "url.foreign", f"asks {host}, a host that we do not know: a request can carry things out")
+    elif at_home and method == "POST" and INFERENCE.fullmatch(parts.path):
+        t.say("R0", "url.inference", f"asks the model server at {host}")
+    else:
+        t.say("R2" if at_home else "R3", "url.change", f"{method} {host}{parts.path} can change something there")
