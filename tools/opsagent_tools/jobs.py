@@ -17,6 +17,7 @@ from typing import Any, Literal
 from opsagent_tools import probes
 from opsagent_tools.errors import InputError, ToolFailed
 from opsagent_tools.host import Command, Host, argv
+from opsagent_tools.machine.processes import tell_secrets
 from opsagent_tools.tool import Context
 
 Backend = Literal["systemd", "group"]
@@ -93,9 +94,8 @@ def start(host: Host, spec: JobSpec, ctx: Context | None = None) -> Job:
     A job of this name that is already there is returned with `existing`, so that a repeated start does no harm.
     """
     _check(spec)
-    for value in spec.env.values() if ctx else ():
-        if ctx and len(value) >= 16 and re.search(r"[0-9]", value) and "/" not in value:
-            ctx.secrets(value)
+    if ctx:
+        tell_secrets(spec.argv, dict(spec.env), ctx.secrets)
     ready = _ask(
         host, {"op": "prepare", "name": spec.name, "log": spec.log, "cwd": spec.cwd, "env_file": True}, spec.env
     )
