@@ -64,7 +64,9 @@ def find(repo: str) -> str | None:
 
 
 def config_of(repo: str) -> dict[str, Any]:
-    text = (resources("opsagent_lab.engine") / "data" / "models" / f"{_REPOS[repo][0]}.json").read_text(encoding="utf-8")
+    text = (resources("opsagent_lab.engine") / "data" / "models" / f"{_REPOS[repo][0]}.json").read_text(
+        encoding="utf-8"
+    )
     value: dict[str, Any] = json.loads(text)
     return value
 
@@ -78,9 +80,14 @@ def files_of(repo: str) -> tuple[RepoFile, ...]:
     context = shape.max_context
     out = [
         _small(".gitattributes", "*.safetensors filter=lfs diff=lfs merge=lfs -text\n"),
-        _small("README.md", f"---\nlicense: apache-2.0\npipeline_tag: text-generation\n---\n# {repo.partition('/')[2]}\n"),
+        _small(
+            "README.md", f"---\nlicense: apache-2.0\npipeline_tag: text-generation\n---\n# {repo.partition('/')[2]}\n"
+        ),
         _small("config.json", config),
-        _small("generation_config.json", {"do_sample": True, "eos_token_id": [248046, 248044], "temperature": 0.6, "top_p": 0.95}),
+        _small(
+            "generation_config.json",
+            {"do_sample": True, "eos_token_id": [248046, 248044], "temperature": 0.6, "top_p": 0.95},
+        ),
         _small("tokenizer_config.json", {"tokenizer_class": "Qwen2Tokenizer", "model_max_length": context}),
         _small("chat_template.jinja", _TEMPLATE),
         _small("merges.txt", "#version: 0.2\n"),
@@ -97,7 +104,7 @@ def files_of(repo: str) -> tuple[RepoFile, ...]:
 
 
 def commit_of(repo: str) -> str:
-    return hashlib.sha1(repo.encode()).hexdigest()  # noqa: S324 - an identifier, not a safeguard
+    return hashlib.sha1(repo.encode()).hexdigest()
 
 
 def node_of(file: RepoFile, repo: str, *, size: int | None = None) -> Node:
@@ -109,7 +116,9 @@ def node_of(file: RepoFile, repo: str, *, size: int | None = None) -> Node:
     return Node(data=file.data[:have], size=have, sha256=digest if file.lfs else "", notes=notes)
 
 
-def place(files: Files, folder: str, repo: str, *, missing: tuple[str, ...] = (), truncated: tuple[str, ...] = ()) -> None:
+def place(
+    files: Files, folder: str, repo: str, *, missing: tuple[str, ...] = (), truncated: tuple[str, ...] = ()
+) -> None:
     """Put a whole repository into a folder of a host (a finished download), damaged as asked for."""
     files.mkdir(folder, parents=True)
     for file in files_of(repo):
