@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import signal
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from opsagent.approving import gate_for, policy_of
 from opsagent.autopilot import Autopilot
 from opsagent.budget import Budget, Limits
 from opsagent.call import canonical
@@ -79,17 +79,12 @@ class Session:
         self.close()
 
 
-def new_id() -> str:
-    return secrets.token_hex(2)
-
-
 def begin(wish: Wish, *, watcher: Watcher | None = None) -> Session:
     """Start a run: bind parameters, make the folder, write `run.started`. Raises InputError before anything exists."""
-    from opsagent.journal.runs import runs_root
+    from opsagent.journal.runs import new_run
 
     params = bind(wish.runbook, wish.params, wish.places.params)
-    run_id = new_id()
-    folder = wish.folder or runs_root() / run_id
+    run_id, folder = new_run(wish.folder)
     redactor = redactor_of(wish.runbook, params)
     journal = FileJournal.create(folder, redactor)
     tools = all_tools()
@@ -100,6 +95,7 @@ def begin(wish: Wish, *, watcher: Watcher | None = None) -> Session:
             "sha256": journal.blob(wish.runbook.text.encode(), name="runbook.md"),
         },
         "tools": journal.blob(canonical(schemas(tools)).encode(), name="tools.json"),
+        "policy": journal.blob(canonical(asdict(policy_of(wish.runbook, wish))).encode(), name="policy.json"),
         "params": params,
         "model": wish.llm or "autopilot",
         "hosts": dict(wish.places.roles),
@@ -112,7 +108,7 @@ def begin(wish: Wish, *, watcher: Watcher | None = None) -> Session:
     }  # fmt: skip
     try:
         session = assemble(wish, run_id, folder, journal, tools, watcher)
-        session.run.emit("run.started", **started, policy=session.run.gate.fingerprint(journal))
+        session.run.emit("run.started", **started)
     except BaseException:
         journal.close()
         raise
@@ -123,12 +119,10 @@ def assemble(
     wish: Wish, run_id: str, folder: Path, journal: FileJournal, tools: dict[str, Any], watcher: Watcher | None
 ) -> Session:
     """Put the parts of a run together around an open journal."""
-    from opsagent.approving import gate_for
-
     places = wish.places
     clock = FastClock(places.speed)
     run = Run(
-        id=run_id, runbook=wish.runbook, journal=journal, gate=gate_for(wish, run_id, journal), tools=tools,
+        id=run_id, runbook=wish.runbook, journal=journal, gate=gate_for(wish, run_id, lambda: journal.state), tools=tools,
         role_names=dict(places.roles), open_host=places.open, clock=clock, watcher=watcher or Silent(),
         simulated=places.simulated, dry=wish.dry, secrets=journal.redactor.add,
     )  # fmt: skip

@@ -1,0 +1,77 @@
+"""The gate of a run: policy layers, the mode of the place and the terminal, and who is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from opsagent.call import Call
+from opsagent.gate import Gate, Mode, Policy
+from opsagent.gate.approvals import read_file
+from opsagent.gate.facts import FactSource, HostFacts, NoFacts
+from opsagent.journal.state import RunState
+from opsagent.protocols import Approver
+from opsagent.runbook.model import Runbook
+
+if TYPE_CHECKING:
+    from opsagent.session import Wish
+
+
+def gate_for(wish: Wish, run_id: str, state: Callable[[], RunState]) -> Gate:
+    """The gate that a run goes through.
+
+    On the lab the scenario's approver answers, with or without a terminal, unless `--approve` says otherwise: then the
+    lab behaves like a real host.
+    """
+    places = wish.places
+    mode, approver = _mode(wish)
+
+    def facts(call: Call) -> FactSource:
+        return HostFacts(places.open(call.role)) if call.role and call.host else NoFacts()
+
+    return Gate(
+        policy=policy_of(wish.runbook, wish),
+        mode=mode,
+        approver=approver,
+        facts=facts,
+        run=run_id,
+        owned=lambda host: owned_paths(state(), host),
+        pre_approved=read_file(Path(wish.approve_file)) if wish.approve_file else frozenset(),
+    )
+
+
+def _mode(wish: Wish) -> tuple[Mode, Approver | None]:
+    if wish.approve == "never":
+        return "never", None
+    if wish.places.simulated and not wish.approve:
+        approver: Approver = wish.places.approver
+        return "ask", approver
+    if wish.approve == "declared" or (not wish.approve and not wish.interactive):
+        return "declared", None
+    from opsagent.gate.prompt import TerminalApprover
+
+    return "ask", TerminalApprover(
+        labels={name: wish.places.inventory.label(name) for name in wish.places.roles.values()}
+    )
+
+
+def policy_of(runbook: Runbook, wish: Wish) -> Policy:
+    """Administrator, user and project layers, tightened by what the runbook declares."""
+    from opsagent.gate.layers import for_run
+
+    caps = {name: entry.tier_cap for name, entry in wish.places.inventory.entries.items() if entry.tier_cap}
+    return for_run(runbook, tier_caps=caps)
+
+
+def owned_paths(state: RunState, host: str) -> frozenset[str]:
+    """Paths that this run made on a host, by the results of its own calls."""
+    found = set()
+    for call in state.calls.values():
+        result = call.result or {}
+        if call.call.host == host and call.ok and call.call.tool in ("write_file", "install_env", "download_model"):
+            made = result.get("created", True)
+            path = result.get("path") or result.get("venv")
+            if made and isinstance(path, str):
+                found.add(path)
+    return frozenset(found)
