@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from opsagent_lab.engine.probe_env import probe_venv, probe_venvs
+from opsagent_lab.engine.probe_files import probe_file
+from opsagent_lab.engine.probe_job import probe_job
+from opsagent_lab.engine.probe_net import probe_net
 from opsagent_lab.program import Process
 
 Probe = Callable[[Process, dict[str, Any]], dict[str, Any]]
@@ -18,4 +22,10 @@ class ProbeError(Exception):
         self.code = code
 
 
-PROBES: dict[str, Probe] = {}
+PROBES: dict[str, Probe] = {
+    "file": probe_file,
+    "job": probe_job,
+    "net": probe_net,
+    "venv": probe_venv,
+    "venvs": probe_venvs,
+}
