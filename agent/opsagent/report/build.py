@@ -228,7 +228,7 @@ def _lines(launch: CallState | None) -> list[Line]:
             name=str(row.get("name")), predicted=row.get("predicted"), logged=row.get("logged"), evidence=proof(launch)
         )
         for row in compared
-        if isinstance(row, dict)
+        if isinstance(row, dict) and row.get("unit") == "GiB"
     ]
 
 
@@ -252,8 +252,8 @@ def _noise(seen: Evidence) -> list[Noise]:
         for call in seen.calls.get(tool, []):
             diagnosis = _result(call).get("diagnosis") or {}
             for item in _result(call).get("noise") or diagnosis.get("noise") or []:
-                text = str(item.get("text") or item.get("what") or "")
-                reason = str(item.get("why_harmless") or item.get("why") or "")
+                text = str(item.get("text") or "")
+                reason = str(item.get("reason") or "")
                 found.setdefault(text, Noise(text=text, why_harmless=reason, evidence=proof(call)))
     return list(found.values())
 
@@ -264,8 +264,7 @@ def weight_loads(seen: Evidence) -> int:
     for call in seen.state.calls.values():
         if call.call.tool != "launch_sglang" or "call.started" not in call.events:
             continue
-        result = call.result or {}
-        loads += int(result.get("weight_loads", 1 if result.get("state") == "ready" else 0))
+        loads += bool((call.result or {}).get("weights_loaded"))
     return loads
 
 

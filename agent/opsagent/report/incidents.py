@@ -28,7 +28,7 @@ def incidents(seen: Evidence) -> list[Incident]:
         incident.what = incident.what or _words(call)
         incident.evidence += [event] if event else []
         if call.call.tool == "launch_sglang":
-            incident.weight_loads_lost += int((call.result or {}).get("weight_loads") or 0)
+            incident.weight_loads_lost += bool((call.result or {}).get("weights_loaded"))
     _remedies(seen, found)
     _overcome(seen, found)
     return list(found.values())
