@@ -97,16 +97,6 @@ def tell_secrets(words: Sequence[str], env: dict[str, str], tell: Callable[[str]
             tell(value)
 
 
-def option(words: Sequence[str], *names: str) -> str | None:
-    """Value of an option of a server's argv, `--name value` or `--name=value`; the last one counts."""
-    found = None
-    for number, word in enumerate(words):
-        name, equals, value = word.partition("=")
-        if name in names:
-            found = value if equals else (words[number + 1] if number + 1 < len(words) else None)
-    return found
-
-
 def unit_of(cgroup: str) -> tuple[str, int | None]:
     """Systemd unit and container of a /proc/PID/cgroup: (`sglang.service`, None), (``, 113) for LXC, (`docker-…`, None)."""
     container = re.search(r"/lxc(?:\.payload\.|/)(\d+)", cgroup)
