@@ -222,10 +222,12 @@ def _stop_unit(host: Host, job: Job, ctx: Context, grace_s: float) -> JobStatus:
     before = _unit_status(host, job)
     if before.state == "gone":
         return before
-    argv(host, "systemctl", "kill", "--signal=SIGTERM", unit)
-    seen = _until(host, job, ctx, grace_s, lambda s: s.ended)
+    seen = before
+    if job.name.startswith("opsagent-"):  # ours are not restarted: so its exit code can be read before the unit goes
+        argv(host, "systemctl", "kill", "--signal=SIGTERM", unit)
+        seen = _until(host, job, ctx, grace_s, lambda s: s.ended)
     argv(host, "systemctl", "stop", "--no-block", unit)  # whatever is left in its cgroup goes too
-    after = _until(host, job, ctx, 5.0, lambda s: s.ended)
+    after = _until(host, job, ctx, 5.0 if seen.ended else grace_s, lambda s: s.ended)
     if not after.ended:
         argv(host, "systemctl", "kill", "--signal=SIGKILL", unit)
         after = _until(host, job, ctx, 10.0, lambda s: s.ended)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 from pydantic import Field, model_validator
@@ -11,7 +12,7 @@ from opsagent_tools.errors import ToolFailed
 from opsagent_tools.host import Host, argv
 from opsagent_tools.launch.memory import wait_back
 from opsagent_tools.machine import network
-from opsagent_tools.machine.gpus import used_mib
+from opsagent_tools.machine.gpus import parse_apps, used_mib
 from opsagent_tools.machine.processes import Process, masked, read_processes, tree, unit_of
 from opsagent_tools.tool import Args, Context, Progress, Result, Tool
 
@@ -57,6 +58,39 @@ class StopServerResult(Result):
         return not self.stopped or self.gpu_memory_back is False
 
 
+@dataclass(frozen=True)
+class _Cards:
+    """The cards before the stop: used memory by card, who held how much, and what was used before the server started."""
+
+    used: dict[int, int]
+    holders: dict[int, dict[int, int]]
+    """Card, pid, MiB. In a container nvidia-smi may show none of them."""
+    base: dict[int, int]
+
+    def names(self, pids: set[int]) -> bool:
+        return any(pid in pids for held in self.holders.values() for pid in held)
+
+    def wanted(self, mine: set[int]) -> dict[int, int] | None:
+        """What each card may still use when `mine` are gone; None when there is no nvidia-smi."""
+        others = {c: sum(mib for pid, mib in self.holders.get(c, {}).items() if pid not in mine) for c in self.used}
+        return {card: max(others[card], self.base.get(card, 0)) for card in self.used} or None
+
+
+def _cards(host: Host, args: StopServerArgs) -> _Cards:
+    used = used_mib(host) or {}
+    base = {int(card): int(mib) for card, mib in ((args.server or {}).get("used_mib_before") or {}).items()}
+    if not used:
+        return _Cards({}, {}, base)
+    apps = argv(host, "nvidia-smi", "--query-compute-apps=gpu_uuid,pid,process_name,used_memory",
+                "--format=csv,noheader,nounits", timeout_s=60)  # fmt: skip
+    names = argv(host, "nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader", timeout_s=60)
+    pairs = [line.split(",") for line in names.stdout.splitlines() if line.count(",") == 1]
+    numbers = {uuid.strip(): int(index) for index, uuid in pairs}
+    found = parse_apps(apps.stdout) if apps.ok else {}
+    holders = {numbers[u]: {h.pid: h.used_mib or 0 for h in held} for u, held in found.items() if u in numbers}
+    return _Cards(used, holders, base)
+
+
 def run(host: Host, args: StopServerArgs, ctx: Context | None = None) -> StopServerResult:
     """Stop it. Raises ToolFailed when what is there is not what was named (another process has the pid)."""
     ctx = ctx or Context()
@@ -74,7 +108,7 @@ def run(host: Host, args: StopServerArgs, ctx: Context | None = None) -> StopSer
 
 
 def _stop_job(host: Host, job: jobs.Job, args: StopServerArgs, ctx: Context) -> StopServerResult:
-    before, processes = used_mib(host) or {}, read_processes(host)
+    before, processes = _cards(host, args), read_processes(host)
     seen = jobs.status(host, job)
     mine = set(seen.members) | (set(tree(processes, seen.pid)) if seen.pid and not seen.ended else set())
     was_running = not seen.ended or bool(seen.members)
@@ -88,16 +122,14 @@ def _main_pid(host: Host, args: StopServerArgs) -> tuple[int | None, str]:
     """The process that is meant; None when it is gone."""
     if args.port:
         pids = {one.pid for one in network.listeners(host, args.port)}
-        if len(pids) > 1:
-            raise ToolFailed(
-                f"port {args.port} belongs to several processes: {pids}", where=host.name, hint="give a pid"
-            )
-        pid = pids.pop() if pids else None
-        if pids == set() and pid is None and network.listeners(host, args.port):
+        if None in pids:
             raise ToolFailed(
                 "the host does not say whose port that is", where=host.name, hint="look from its parent host"
             )
-        return pid, ""
+        if len(pids) > 1:
+            raise ToolFailed(f"port {args.port} belongs to several processes", where=host.name, hint="give a pid")
+        found = next(iter(pids), None)
+        return found, start_time(host, found) if found else ""
     server = args.server or {}
     pid = args.pid or server.get("pid")
     started = args.started or str(server.get("started") or "")
@@ -118,7 +150,7 @@ def start_time(host: Host, pid: int) -> str:
 
 def _stop_pid(host: Host, pid: int, started: str, args: StopServerArgs, ctx: Context) -> StopServerResult:
     """A server that is none of our jobs: by its unit where it has one (else it would be started again), else by its tree."""
-    before, processes = used_mib(host) or {}, read_processes(host)
+    before, processes = _cards(host, args), read_processes(host)
     known = {p.pid: p for p in processes}
     mine = [known[one] for one in tree(processes, pid) if one in known]
     cgroup = argv(host, "cat", f"/proc/{pid}/cgroup", timeout_s=20)
@@ -164,47 +196,25 @@ def _gone(host: Host, mine: list[Process], ctx: Context, seconds: float) -> None
 
 
 def _result(
-    host: Host, ctx: Context, before: dict[int, int], mine: set[int], left: list[int], was_running: bool,
-    exit_code: int | None, name: str,
+    host: Host, ctx: Context, before: _Cards, mine: set[int], left: list[int], was_running: bool, exit_code: int | None,
+    name: str,
 ) -> StopServerResult:  # fmt: skip
     still = sorted(set(left))
-    back, after = wait_back(host, _without(host, before, mine), ctx)
+    back, after = wait_back(host, before.wanted(mine), ctx)
     words = f"{name} stopped" if not still else f"{name}: {len(still)} processes still live"
-    if back is False:
+    if back is False and not before.names(mine):
+        back, words = None, f"{words}; GPU memory is held by processes that this host does not show"
+    elif back is False:
         words += ", but the GPU memory is not back"
     return StopServerResult(
         stopped=not still, was_running=was_running, exit_code=exit_code, pids=sorted(mine - set(still)), left=still,
-        gpu_memory_back=back, used_mib_before=before, used_mib_after=after, summary=words,
+        gpu_memory_back=back, used_mib_before=before.used, used_mib_after=after, summary=words,
         cause="gpu-memory-occupied" if back is False else None,
     )  # fmt: skip
 
 
-def _without(host: Host, before: dict[int, int], mine: set[int]) -> dict[int, int] | None:
-    """What the cards may still use: what other processes hold now (0 where nobody is listed)."""
-    done = argv(host, "nvidia-smi", "--query-compute-apps=gpu_uuid,pid,process_name,used_memory",
-                "--format=csv,noheader,nounits", timeout_s=60)  # fmt: skip
-    if not before or not done.ok:
-        return None
-    from opsagent_tools.machine.gpus import parse_apps
-
-    cards = argv(host, "nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader", timeout_s=60)
-    numbers = {
-        uuid.strip(): int(index)
-        for index, uuid in (line.split(",") for line in cards.stdout.splitlines() if "," in line)
-    }
-    held = {number: 0 for number in before}
-    for uuid, holders in parse_apps(done.stdout).items():
-        held[numbers.get(uuid, -1)] = sum(h.used_mib or 0 for h in holders if h.pid not in mine)
-    return held
-
-
 def _nothing(words: str) -> StopServerResult:
     return StopServerResult(stopped=True, was_running=False, gpu_memory_back=None, summary=words)
-
-
-def probe(host: Host, args: StopServerArgs, ctx: Context) -> StopServerResult | None:
-    """After an unknown outcome: stopping again is harmless, so nothing is looked up."""
-    return None
 
 
 def describe(host: Host, pid: int) -> str:
@@ -216,9 +226,9 @@ def describe(host: Host, pid: int) -> str:
 TOOL = Tool(
     name="stop_server",
     description=(
-        "Stop one server and all of its processes: the one that launch_sglang started (server=<its result>), a unit, a pid or a "
-        "port. Lets it finish its requests for grace_s, then kills it, and waits until the GPU memory is back. Only what this "
-        "run started or the runbook names."
+        "Stop one server and all of its processes: the one that launch_sglang started (server=<its result>), a unit, a pid "
+        "or a port. Lets it finish its requests for grace_s, then kills it, and waits until the GPU memory is back. Only "
+        "what this run started or the runbook names."
     ),
     args=StopServerArgs,
     result=StopServerResult,
