@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from opsagent.journal.format import encode
 from opsagent.journal.state import RunState
 from opsagent.journal.writer import Chain, Observer, utc_now
 from opsagent.protocols import Event
@@ -45,6 +46,12 @@ class MemoryJournal:
         told = self._chain.redactions(event)
         if told is not None:
             self.append("redaction.applied", **told)
+        return event
+
+    def take(self, event: Event) -> Event:
+        """Take an event over as it is (it was recorded, so it is clean): the fold sees it, observers do not."""
+        self._events.append(event)
+        self._chain.stored(event, encode(event))
         return event
 
     def blob(self, data: bytes, *, name: str = "") -> str:

@@ -1,0 +1,94 @@
+"""`opsagent replay RUN`: the loop again over what was recorded, without hosts and without a model."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, cast
+
+import click
+
+if TYPE_CHECKING:
+    from opsagent.protocols import Model
+    from opsagent.replay.run import Mode, Outcome
+
+BANNERS = {
+    "strict": "",
+    "sequential": "sequential: prompts and arguments may differ; only the order of the tools was compared",
+    "loose": "loose: each call took the most similar recorded result; this proves only that the loop gets through",
+}
+
+
+@click.command("replay", short_help="Run a transcript again without hosts or model.")
+@click.argument("run")
+@click.option("--mode", type=click.Choice(["strict", "sequential", "loose"]), default="strict", show_default=True)
+@click.option("--live-model", default="", metavar="NAME", help="Another model decides; results stay recorded (loose).")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(run: str, mode: str, live_model: str, as_json: bool) -> int:
+    """Replay RUN (an id, a prefix of one, or a path): every request, call, check and event is made again and compared.
+
+    Nothing is sent anywhere and no host is touched, except the model's requests with --live-model. It proves that this
+    version of the program decides from the recorded results what was decided then; it proves nothing about hosts.
+
+    Exit: 0 the same, 9 diverged or damaged, 2 no such run.
+    """
+    from opsagent.cli import fail
+    from opsagent.replay.recording import Recording
+    from opsagent.replay.run import replay
+    from opsagent_tools.errors import OpsError
+
+    try:
+        recording = Recording.open(run)
+        model = _live(live_model) if live_model else None
+        outcome = replay(recording, cast("Mode", "loose" if live_model else mode), model=model)
+    except OpsError as error:
+        return fail(error, as_json=as_json)
+    if as_json:
+        click.echo(json.dumps(_json(outcome), indent=1, ensure_ascii=False))
+    else:
+        _print(outcome, str(recording.folder))
+    return 0 if outcome.ok else 9
+
+
+def _live(name: str) -> Model:
+    from opsagent.models.select import choose, connect
+    from opsagent_tools.errors import InputError
+
+    choice = choose(name, os.environ)
+    if choice.kind != "openai":
+        raise InputError("--live-model needs a model at OPENAI_BASE_URL", hint="plain `opsagent replay RUN` needs none")
+    click.echo(choice.notice, err=True)
+    return connect(choice)
+
+
+def _json(outcome: Outcome) -> dict[str, object]:
+    parted = outcome.divergence
+    return {
+        "ok": outcome.ok,
+        "mode": outcome.mode,
+        "events": outcome.events,
+        "recorded": outcome.recorded,
+        "status": outcome.status,
+        "recorded_status": outcome.recorded_status,
+        "incomplete": outcome.incomplete,
+        "differences": list(outcome.differences),
+        "divergence": None if parted is None else {"what": parted.what, "event": parted.event, "hint": parted.hint},
+    }
+
+
+def _print(outcome: Outcome, folder: str) -> None:
+    if BANNERS[outcome.mode]:
+        click.echo(BANNERS[outcome.mode], err=True)
+    for line in outcome.differences:
+        click.echo(f"  differs: {line}")
+    if outcome.divergence is not None:
+        click.echo(f"✘ {outcome.divergence.what}")
+        if outcome.divergence.hint:
+            click.echo(f"  {outcome.divergence.hint}")
+        click.echo(f"{outcome.events} of {outcome.recorded} events were the same: {folder}")
+    elif outcome.incomplete:
+        click.echo(f"✔ {outcome.events} events, all the same; there the recording stops, its process died: {folder}")
+    elif outcome.ok:
+        click.echo(f"✔ {outcome.events} events, status {outcome.status}: the same as recorded ({outcome.mode})")
+    else:
+        click.echo(f"✘ ends with {outcome.status or 'no status'}, recorded was {outcome.recorded_status}: {folder}")

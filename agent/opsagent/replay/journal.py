@@ -1,0 +1,157 @@
+"""The journal of a replay: every event that the loop writes is held against the recorded one at the same place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from opsagent.journal.format import clean
+from opsagent.journal.memory import MemoryJournal
+from opsagent.journal.reader import read_blob
+from opsagent.journal.state import RunState
+from opsagent.journal.writer import utc_now
+from opsagent.protocols import Event
+from opsagent.redact import Redactor
+from opsagent.replay.compare import comparable, first_difference
+from opsagent.replay.recording import Diverged, Recording
+from opsagent.signals import Signal
+
+COPIED = frozenset(
+    {"snapshot", "redaction.applied", "call.progress", "model.retry", "context.compacted", "drift.accepted"}
+)
+"""Written by what a replay leaves out (hosts, redactor, client): taken over as recorded where the loop does not."""
+OUTSIDE = COPIED | {"approval.decided", "run.resumed", "note"}
+"""What may stand between the end of one process and the start of the next."""
+
+
+class Cut(Signal):
+    """The recorded process died here."""
+
+
+def is_torn_note(event: Event) -> bool:
+    return event.type == "note" and event.data.get("kind") == "torn-line"
+
+
+class ReplayJournal:
+    """Strict: a difference raises Diverged. Otherwise it only keeps what the loop writes."""
+
+    def __init__(self, recording: Recording, *, strict: bool) -> None:
+        self._recording, self._strict = recording, strict
+        self._memory = MemoryJournal(now=self._now)
+        self._memory_append(recording.events[0])
+
+    @property
+    def state(self) -> RunState:
+        return self._memory.state
+
+    @property
+    def redactor(self) -> Redactor:
+        return self._memory.redactor
+
+    @property
+    def upcoming(self) -> Event | None:
+        """The recorded event at the place of the next one; None behind the end (and in a replay that is not strict)."""
+        place = self.state.seq
+        return self._recording.events[place] if self._strict and place < len(self._recording.events) else None
+
+    def ahead(self) -> Iterator[Event]:
+        """Recorded events from here to the end of the recorded process."""
+        for event in self._recording.events[self.state.seq :]:
+            if event.type == "run.resumed" or is_torn_note(event):
+                return
+            yield event
+            if event.type == "run.finished":
+                return
+
+    def append(self, type: str, /, **data: Any) -> Event:
+        if not self._strict:
+            return self._memory.append(type, **data)
+        self._copy_until(type)
+        recorded = self.upcoming
+        if recorded is None and not self._recording.state.status:
+            raise Cut("the recording stops here")
+        if recorded is not None and (recorded.type == "run.resumed" or is_torn_note(recorded)):
+            raise Cut("the recorded process died here")
+        safe, _hits = self.redactor.value(clean(data))
+        self._hold_against(Event(self.state.seq + 1, "", type, safe, ""), recorded)
+        assert recorded is not None
+        return self._memory_append(recorded)
+
+    def _copy_until(self, type: str) -> None:
+        while (event := self.upcoming) is not None and event.type != type:
+            asked = self.state.seq and self._recording.events[self.state.seq - 1].type in (
+                "model.request",
+                "model.retry",
+            )
+            if event.type in COPIED or (event.type == "model.rejected" and asked):
+                self._memory_append(event)
+            else:
+                return
+
+    def _hold_against(self, made: Event, recorded: Event | None) -> None:
+        if recorded is None:
+            raise Diverged(f"the replay goes on with {made.type} where the recording ends", event=f"e{self.state.seq}")
+        if made.type != recorded.type:
+            raise Diverged(
+                f"diverged at {recorded.id}: recorded {recorded.type}, now {made.type} {self._brief(made)}",
+                event=recorded.id, hint=f"recorded: {self._brief(recorded)}",
+            )  # fmt: skip
+        found = first_difference(comparable(recorded.type, recorded.data), comparable(made.type, made.data))
+        if found is None:
+            return
+        if made.type == "model.request":
+            raise self._other_request(made, recorded, str(found))
+        raise Diverged(
+            f"diverged at {recorded.id} ({recorded.type}): {found}", event=recorded.id, hint=self._brief(recorded)
+        )
+
+    def _other_request(self, made: Event, recorded: Event, where: str) -> Diverged:
+        """Tell a conversation that was never recorded from one that parts at some message."""
+        first = recorded.id == next(e.id for e in self._recording.events if e.type == "model.request")
+        if first and first_difference(made.data.get("new", [])[:1], recorded.data.get("new", [])[:1]) is not None:
+            what = f"this conversation was never recorded; nearest is {recorded.id}: {where}"
+        else:
+            what = f"the request diverged from {recorded.id}, the nearest recorded one: {where}"
+        return Diverged(
+            what, event=recorded.id, hint="a changed prompt or tool needs a new recording, or --mode sequential"
+        )
+
+    @staticmethod
+    def _brief(event: Event) -> str:
+        call = event.data.get("call")
+        if isinstance(call, dict):
+            return f"{call.get('id')} {call.get('tool')}"
+        words = (call, event.data.get("step"), event.data.get("expr"), event.data.get("what"))
+        return " ".join(str(word) for word in words if word)[:120]
+
+    def _now(self) -> str:
+        place = self._memory.state.seq if hasattr(self, "_memory") else 0
+        events = self._recording.events
+        return events[place].ts if self._strict and place < len(events) else utc_now()
+
+    def _memory_append(self, event: Event) -> Event:
+        """Take a recorded event over, unknown types included, with its own time."""
+        return self._memory.take(event)
+
+    def take_outside(self) -> bool:
+        """Take over what was written between two processes; whether another process went on."""
+        resumed = False
+        while (event := self.upcoming) is not None and event.type in OUTSIDE:
+            if resumed and event.type not in COPIED:
+                break
+            resumed = resumed or event.type == "run.resumed"
+            self._memory_append(event)
+        return resumed
+
+    def blob(self, data: bytes, *, name: str = "") -> str:
+        return self._memory.blob(data, name=name)
+
+    def read_blob(self, sha256: str) -> bytes:
+        known = self._memory.blobs.get(sha256)
+        return known if known is not None else read_blob(self._recording.folder, sha256)
+
+    def events(self) -> Iterator[Event]:
+        return self._memory.events()
+
+    def close(self) -> None:
+        return

@@ -1,0 +1,70 @@
+"""Recording small runs to replay: the counter world of the loop's tests, in a run folder."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Any, cast
+
+from loop.world import HEAD, TOOLS, CounterHost, ScriptedGate
+
+from opsagent.autopilot import Autopilot
+from opsagent.journal import FileJournal
+from opsagent.progress import Progress
+from opsagent.protocols import Model
+from opsagent.run import Run
+from opsagent.runbook.parse import parse
+from opsagent.session import Session, conduct
+
+TWO_STEPS = """
+    ## Raise {#raise}
+
+    ```call
+    tool: add
+    args: {by: "${goal}"}
+    as: added
+    ```
+    ```check
+    - added.value == goal
+    ```
+
+    ## Look {#look}
+
+    ```call
+    tool: read
+    args: {least: "${goal}"}
+    as: seen
+    ```
+    ```check
+    - seen.value >= goal
+    ```
+"""
+
+
+def record(
+    folder: Path, body: str = TWO_STEPS, *, host: CounterHost | None = None, gate: ScriptedGate | None = None,
+    model: Model | None = None, resume: bool = False, **more: Any,
+) -> Run:  # fmt: skip
+    """Run (or resume) the counter's runbook in a folder, to its end or to the signal that ends the process."""
+    text = HEAD + textwrap.dedent(body)
+    runbook, _faults = parse(text, "count.md")
+    assert runbook is not None
+    journal = FileJournal.resume(folder) if resume else FileJournal.create(folder)
+    counter = host or CounterHost()
+    run = Run(
+        id="t1", runbook=runbook, journal=journal, gate=gate or ScriptedGate(), tools=TOOLS,
+        role_names={"box": "box"}, open_host=lambda _role: counter, progress=Progress.of(journal.events()), **more,
+    )  # fmt: skip
+    if resume:
+        run.emit("run.resumed")
+    else:
+        book = {"name": "count", "title": "Count", "path": "count.md", "sha256": journal.blob(text.encode())}
+        name = model.name if model else "autopilot"
+        run.emit(
+            "run.started", run="t1", runbook=book, params={"goal": 2, "wish": []}, model=name, hosts={"box": "box"}
+        )
+    try:
+        conduct(Session(run, model or Autopilot(run), folder, journal, cast(Any, None)))
+    finally:
+        journal.close()
+    return run
