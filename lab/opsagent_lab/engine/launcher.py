@@ -124,7 +124,7 @@ def _accepted(run: Run, values: dict[str, Value]) -> int:
     p = run.process
     told: list[Say] = []
     try:
-        gpus = visible(run)
+        gpus = visible(run, int(str(values.get("base_gpu_id") or 0)))
         model, shape = _model(run, str(values.get("model_path")))
         values.setdefault("random_seed", p.sim.memo.setdefault("seed", p.world.random.randrange(1, 2**30)))
         told += noise.generation_config_of(model)
@@ -140,8 +140,8 @@ def _accepted(run: Run, values: dict[str, Value]) -> int:
     return _load_and_serve(run, _launch(run, settings, shape, model, gpus))
 
 
-def visible(run: Run) -> tuple[Gpu, ...]:
-    """The cards that this process may use. Raises Refusal when there are none."""
+def visible(run: Run, base: int = 0) -> tuple[Gpu, ...]:
+    """The cards that this process may use, from `--base-gpu-id` on. Raises Refusal when there are none."""
     p = run.process
     seen = access(p.world, p.host, p.user)
     cards = list(seen.gpus) if seen.ok and not seen.cuda_problem else []
@@ -150,8 +150,8 @@ def visible(run: Run) -> tuple[Gpu, ...]:
         cards = [cards[int(i)] for i in chosen.split(",") if i.strip().isdigit() and int(i) < len(cards)]
     if not cards:
         raise Refusal("RuntimeError", "No accelerator (CUDA, XPU, HPU, NPU, MUSA, MPS) is available.", "args-attention")
-    run.cards = cards
-    return tuple(_gpu(run, i, card) for i, card in enumerate(cards))
+    run.cards = cards[base:]
+    return tuple(_gpu(run, base + i, card) for i, card in enumerate(run.cards))
 
 
 def _gpu(run: Run, index: int, card: StateGpu) -> Gpu:
