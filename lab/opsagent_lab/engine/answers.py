@@ -1,4 +1,4 @@
-"""What a simulated model says: right answers to the plain questions that people test a server with, and three kinds of garbage.
+"""What a simulated model says: right answers to the plain questions of people who test a server, and three kinds of garbage.
 
 Not a language model: a handful of recognisers over the last user message. What none of them recognises gets a fluent,
 harmless paragraph in the language of the question.
@@ -169,7 +169,8 @@ def thoughts(asked: str) -> str:
     short = " ".join(asked.split())[:160]
     return (
         f"Thinking Process:\n\n1. The user asks: {short}\n2. I work out what is wanted and whether it has one answer.\n"
-        "3. I check the result once more before I write it down.\n4. The answer is clear, so I give it in the form asked for.\n"
+        "3. I check the result once more before I write it down.\n4. The answer is clear, so I give it in "
+        "the form asked for.\n"
     )
 
 

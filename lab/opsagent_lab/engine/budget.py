@@ -1,8 +1,10 @@
 """How a launch divides the memory: the state pool, the KV pool and the number of requests, by SGLang version.
 
-0.5.9 to 0.5.11 (model_runner_kv_cache_mixin.py): what is left over after weights and the non-static share is charged with the
+0.5.9 to 0.5.11 (model_runner_kv_cache_mixin.py): what is left over after weights and the non-static share is charged
+with the
 speculative state of the *asked-for* number of requests, split between recurrent state and KV, and only then it turns out how
-many requests the slots are good for. 0.5.23 (mem_cache/kv_cache_configurator.py) solves for slots and intermediates together.
+many requests the slots are good for. 0.5.23 (mem_cache/kv_cache_configurator.py) solves for slots and intermediates
+together.
 """
 
 from __future__ import annotations

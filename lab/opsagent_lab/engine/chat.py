@@ -53,7 +53,8 @@ def check(server: Server, tokens: int, max_tokens: int | None) -> None:
         raise BadRequest(f"The input ({tokens} tokens) is longer than the model's context length ({context} tokens).")
     if max_tokens is not None and tokens + max_tokens > context:
         raise BadRequest(
-            f"Requested token count exceeds the model's maximum context length of {context} tokens. You requested a total of "
+            f"Requested token count exceeds the model's maximum context length of {context} tokens. You "
+            "requested a total of "
             f"{tokens + max_tokens} tokens: {tokens} tokens from the input messages and {max_tokens} tokens for the "
             "completion. Please reduce the number of tokens in the input messages or the completion to fit within the limit."
         )

@@ -1,4 +1,6 @@
-"""What SGLang chooses when a memory flag is not given: chunk, graph sizes, memory fraction (server_args.py, memory_hook.py)."""
+"""What SGLang chooses when a memory flag is not given: chunk, graph sizes, memory fraction (server_args.py,
+memory_hook.py).
+"""
 
 from __future__ import annotations
 

@@ -30,15 +30,18 @@ _SETS: dict[str, dict[str, str]] = {
         "huggingface-hub": "1.33.0", "flash-attn-4": "4.0.0b15", "triton": "3.6.0", "nvidia-nccl-cu13": "2.28.9",
     },
     "0.5.23": {
-        "torch": "2.14.1", "torchvision": "0.29.2", "torchaudio": "2.11.0", "torchcodec": "0.17.0", "sglang-kernel": "0.4.10",
+        "torch": "2.14.1", "torchvision": "0.29.2", "torchaudio": "2.11.0", "torchcodec": "0.17.0",
+        "sglang-kernel": "0.4.10",
         "flashinfer-python": "0.7.2", "transformers": "5.19.0", "huggingface-hub": "1.33.0", "flash-attn-4": "4.0.0b36",
         "triton": "3.8.0", "nvidia-nccl-cu13": "2.30.7",
     },
 }  # fmt: skip
 COUNTS = {"0.5.9": 169, "0.5.10": 182, "0.5.11": 196, "0.5.23": 207}
 _COMMON = {
-    "numpy": "2.3.5", "fastapi": "0.124.0", "uvicorn": "0.54.0", "pydantic": "2.14.2", "requests": "2.34.1", "pyzmq": "27.1.0",
-    "safetensors": "0.8.1", "tokenizers": "0.22.2", "openai": "2.6.1", "orjson": "3.11.9", "pillow": "12.1.0", "psutil": "7.2.1",
+    "numpy": "2.3.5", "fastapi": "0.124.0", "uvicorn": "0.54.0", "pydantic": "2.14.2", "requests": "2.34.1",
+    "pyzmq": "27.1.0",
+    "safetensors": "0.8.1", "tokenizers": "0.22.2", "openai": "2.6.1",
+    "orjson": "3.11.9", "pillow": "12.1.0", "psutil": "7.2.1",
     "ninja": "1.13.0", "xgrammar": "0.1.33",
 }  # fmt: skip
 _SINGLE = {
@@ -143,7 +146,8 @@ def _prerelease(spec: str) -> str:
 def _no_version(name: str, version: str) -> str:
     return (
         "  × No solution found when resolving dependencies:\n"
-        f"  ╰─▶ Because there is no version of {name}=={version} and you require {name}=={version}, we can conclude that your\n"
+        f"  ╰─▶ Because there is no version of {name}=={version} and you require {name}=={version}, we can "
+        "conclude that your\n"
         "      requirements are unsatisfiable.\n"
     )
 

@@ -1,4 +1,6 @@
-"""The draft model of speculative decoding in 0.5.9 to 0.5.11: loaded after the target's pools and graphs, into what is left."""
+"""The draft model of speculative decoding in 0.5.9 to 0.5.11: loaded after the target's pools and graphs, into
+what is left.
+"""
 
 from __future__ import annotations
 

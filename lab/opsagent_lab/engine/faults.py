@@ -1,4 +1,6 @@
-"""Failures that do not come from memory: kernels for another GPU, damaged shards, too few cards, tensors that do not divide."""
+"""Failures that do not come from memory: kernels for another GPU, damaged shards, too few cards, tensors that do
+not divide.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,11 @@ from opsagent_lab.engine.shape import TEXT_ARCHITECTURES
 
 NO_KERNEL = (
     "CUDA error: no kernel image is available for execution on the device\n"
-    "Search for `cudaErrorNoKernelImageForDevice' in https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html "
+    "Search for `cudaErrorNoKernelImageForDevice' in "
+    "https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html "
     "for more information.\n"
-    "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.\n"
+    "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below "
+    "might be incorrect.\n"
     "For debugging consider passing CUDA_LAUNCH_BLOCKING=1\n"
     "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n"
 )

@@ -1,4 +1,6 @@
-"""The cards, as far as loading a server depends on them: compute capability, and what a process costs before it loads anything."""
+"""The cards, as far as loading a server depends on them: compute capability, and what a process costs before it
+loads anything.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The HTTP side of a simulated server: paths, authorisation, statuses and bodies as SGLang's entrypoints/http_server.py has them."""
+"""The HTTP side of a simulated server: paths, authorisation, statuses and bodies as SGLang's
+entrypoints/http_server.py has them.
+"""
 
 from __future__ import annotations
 
@@ -163,7 +165,8 @@ def _text(body: str) -> Response:
 
 def _flush(_server: Server, _client: Process, _request: Request) -> Response:
     return _text(
-        "Cache flushed.\nPlease check backend logs for more details. (When there are running or waiting requests, the operation will not be performed.)\n"
+        "Cache flushed.\nPlease check backend logs for more details. (When there are running or waiting "
+        "requests, the operation will not be performed.)\n"
     )
 
 

@@ -124,7 +124,9 @@ def _partial(process: Process, wish: Wish, file: RepoFile) -> str:
 
 
 def fetch(process: Process, wish: Wish, report: Callable[[int, int], None] = lambda _d, _t: None) -> list[RepoFile]:
-    """Download what is not there yet; `report(bytes there, bytes in all)`. Raises HubError, or OSError when the disk is full."""
+    """Download what is not there yet; `report(bytes there, bytes in all)`. Raises HubError, or OSError when the
+    disk is full.
+    """
     todo = listing(process, wish)
     total = sum(f.size for f in todo)
     process.files.mkdir(wish.folder, parents=True)

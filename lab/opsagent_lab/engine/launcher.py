@@ -1,4 +1,6 @@
-"""`python -m sglang.launch_server` as a process of a simulated host: it prints, takes memory, spawns schedulers, listens, dies."""
+"""`python -m sglang.launch_server` as a process of a simulated host: it prints, takes memory, spawns schedulers,
+listens, dies.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The phases of a launch inside the schedulers, in the order and words of 0.5.9 to 0.5.11: connect, load, pools, graphs, draft.
+"""What schedulers do while they load, in the order and words of 0.5.9 to 0.5.11: connect, load, pools.
 
 0.5.23 loads the draft before the pools; `modern.py` has that order.
 """

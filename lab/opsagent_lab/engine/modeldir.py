@@ -32,7 +32,8 @@ def read_config(files: Files, path: str) -> dict[str, Any]:
             )
         raise NoModel(
             "OSError",
-            f"We couldn't connect to 'https://huggingface.co' to load the files, and couldn't find them in the cached files.\n"
+            "We couldn't connect to 'https://huggingface.co' to load the files, and couldn't find them in "
+            "the cached files.\n"
             f"Check your internet connection or see how to run the library in offline mode at "
             f"'https://huggingface.co/docs/transformers/installation#offline-mode'. ({path})",
         )

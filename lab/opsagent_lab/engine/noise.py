@@ -137,7 +137,8 @@ def linear_backend(launch: Launch, rank: int | None) -> Iterator[Say]:
     yield Say("Using hybrid linear attention backend for hybrid GDN models.", rank)
     if not rank:
         yield Say(
-            "GDN kernel dispatcher: decode=TritonGDNKernel, extend=TritonGDNKernel, verify=TritonGDNKernel packed_decode=True",
+            "GDN kernel dispatcher: decode=TritonGDNKernel, extend=TritonGDNKernel, "
+            "verify=TritonGDNKernel packed_decode=True",
             rank,
         )
 

@@ -1,4 +1,6 @@
-"""`python -c` for the one-liners that people type: imports, versions, what torch sees. A small interpreter over fake modules."""
+"""`python -c` for the one-liners that people type: imports, versions, what torch sees. A small interpreter over
+fake modules.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ class Raised(Exception):
 
 
 _PACKAGES = {
-    "sgl_kernel": ("sglang-kernel", "sgl-kernel"), "flashinfer": ("flashinfer-python",), "huggingface_hub": ("huggingface-hub",),
+    "sgl_kernel": ("sglang-kernel", "sgl-kernel"), "flashinfer": ("flashinfer-python",),
+    "huggingface_hub": ("huggingface-hub",),
     "flash_attn": ("flash-attn-4", "flash-attn"), "PIL": ("pillow",),
 }  # fmt: skip
 _STDLIB = ("sys", "os", "json", "platform", "importlib", "importlib.metadata", "time", "pathlib")

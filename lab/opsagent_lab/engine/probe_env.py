@@ -46,7 +46,8 @@ def probe_venv(process: Process, _wanted: dict[str, Any]) -> dict[str, Any]:
     _prefix, venv = venvs.of(process)
     torch = venvs.version(venv, "torch")
     answer: dict[str, Any] = {
-        "python": venv.python, "torch": None, "cuda": None, "arch_list": [], "devices": [], "available": False, "error": None,
+        "python": venv.python, "torch": None, "cuda": None, "arch_list": [], "devices": [],
+        "available": False, "error": None,
     }  # fmt: skip
     process.sleep(4.0)
     if not torch:
@@ -64,7 +65,8 @@ def cuda_words(problem: str, cuda_problem: str) -> str:
     """torch's warning when CUDA cannot be used."""
     if cuda_problem:
         return (
-            "CUDA initialization: CUDA unknown error - this may be due to an incorrectly set up environment, e.g. changing env "
+            "CUDA initialization: CUDA unknown error - this may be due to an incorrectly set up "
+            "environment, e.g. changing env "
             "variable CUDA_VISIBLE_DEVICES after program start. Setting the available devices to be zero."
         )
     if problem in ("no-devices",):
@@ -72,6 +74,7 @@ def cuda_words(problem: str, cuda_problem: str) -> str:
     if problem == "mismatch":
         return "CUDA initialization: system has unsupported display driver / cuda driver combination"
     return (
-        "CUDA initialization: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a "
+        "CUDA initialization: Found no NVIDIA driver on your system. Please check that you have an NVIDIA "
+        "GPU and installed a "
         "driver from http://www.nvidia.com/Download/index.aspx"
     )

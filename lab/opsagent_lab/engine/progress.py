@@ -30,8 +30,9 @@ def _speed(done: int, seconds: float, unit: str = "it") -> str:
 def bar(done: int, total: int, seconds: float, label: str = "", *, words: str = "") -> str:
     """One state of a tqdm bar."""
     left = _clock(seconds / done * (total - done)) if done else "?"
-    head = f"{label}: " if label else "  "
-    return f"{head}{100 * done // total:3d}%{words}|{_bar(done / total)}| {done}/{total} [{_clock(seconds)}<{left}, {_speed(done, seconds)}]"
+    head = f"{label}: " if label else ""
+    shown = f"{100 * done // total:3d}%{words}|{_bar(done / total)}| {done}/{total}"
+    return f"{head}{shown} [{_clock(seconds)}<{left}, {_speed(done, seconds)}]"
 
 
 def shards(count: int, seconds: float) -> Iterator[Say | Wait]:

@@ -1,6 +1,7 @@
 """SGLang's own argument checks, in its order and words: from typed flags to resolved `Settings`, or a `Refusal`.
 
-Sources: server_args.py of 0.5.9 (:1699, :2330), 0.5.10 (:2123, :2959) and 0.5.11 (:2366, :3286), arg_groups/mamba_hook.py and
+Sources: server_args.py of 0.5.9 (:1699, :2330), 0.5.10 (:2123, :2959) and 0.5.11 (:2366, :3286),
+arg_groups/mamba_hook.py and
 overrides.py of 0.5.23, configs/model_config.py (context length). The typed flags come in as a mapping from argparse
 destination (`tp_size`) to value.
 """
@@ -56,7 +57,9 @@ def resolve(
     *,
     note: Callable[[str], None] = lambda _text: None,
 ) -> Settings:
-    """Settings of a launch on `gpus` (at least one). `note` gets every line that SGLang prints on the way. Raises Refusal."""
+    """Settings of a launch on `gpus` (at least one). `note` gets every line that SGLang prints on the way. Raises
+    Refusal.
+    """
     s = _plain(version, values, env, shape)
     say = _recorder(s, note)
     _model_known(shape)
@@ -129,7 +132,8 @@ _UNKNOWN_TYPE = (
     "The checkpoint you are trying to load has model type `{kind}` but Transformers does not recognize this architecture. "
     "This could be because of an issue with the checkpoint, or because your version of Transformers is out of date.\n\n"
     "You can update Transformers with the command `pip install --upgrade transformers`. If this does not work, and the "
-    "checkpoint is very new, then there may not be a release version that supports this model yet. In this case, you can get "
+    "checkpoint is very new, then there may not be a release version that supports this model yet. In "
+    "this case, you can get "
     "the most up-to-date code by installing Transformers from source with the command "
     "`pip install git+https://github.com/huggingface/transformers.git`"
 )
@@ -201,7 +205,8 @@ def _nemotron(s: Settings, values: Mapping[str, Value], say: Callable[[str], Non
     if values.get("attention_backend") == "triton":
         raise Refusal(
             "AssertionError",
-            "NemotronHForCausalLM does not support triton attention backend,as the first layer might not be an attention layer",
+            "NemotronHForCausalLM does not support triton attention backend,as the first layer might not "
+            "be an attention layer",
             "args-nemotron",
         )
 
@@ -263,7 +268,10 @@ def _extra_buffer(s: Settings, values: Mapping[str, Value], arch: str) -> None:
         )
     draft = _int(values, "speculative_num_draft_tokens")
     if draft is not None and s.track_interval < draft:
-        text = f"mamba_track_interval {s.track_interval} must be greater than or equal to speculative_num_draft_tokens {draft}"
+        text = (
+            f"mamba_track_interval {s.track_interval} must be greater than or equal to "
+            f"speculative_num_draft_tokens {draft}"
+        )
         raise Refusal("AssertionError", "" if s.modern else text, "args-mamba")
     if values.get("page_size") is None:
         return

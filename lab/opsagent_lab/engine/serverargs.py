@@ -1,4 +1,6 @@
-"""The `server_args=ServerArgs(...)` line: every argument in SGLang's order, the API key included, as the real one prints it."""
+"""The `server_args=ServerArgs(...)` line: every argument in SGLang's order, the API key included, as the real one
+prints it.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,13 @@ def server_args(launch: Launch) -> dict[str, Any]:
     values = dict(template())
     values.update({k: v for k, v in s.typed.items() if k in values and v is not None})
     values.update(
-        model_path=s.model_path, tokenizer_path=s.typed.get("tokenizer_path") or s.model_path, served_model_name=s.served_name,
+        model_path=s.model_path, tokenizer_path=s.typed.get("tokenizer_path") or s.model_path,
+        served_model_name=s.served_name,
         load_format=s.load_format, context_length=s.context_length, host=s.host, port=s.port, random_seed=s.seed,
         mem_fraction_static=s.mem_fraction, max_running_requests=s.max_running, chunked_prefill_size=s.chunked,
         max_total_tokens=s.max_total_tokens, page_size=s.page_size, tp_size=s.tp, attention_backend=s.attention_backend,
-        sampling_backend=s.sampling_backend, speculative_algorithm=s.spec, mamba_scheduler_strategy="no_buffer" if s.strategy == "auto" else s.strategy,
+        sampling_backend=s.sampling_backend, speculative_algorithm=s.spec, 
+        mamba_scheduler_strategy="no_buffer" if s.strategy == "auto" else s.strategy,
         speculative_num_steps=s.spec_steps if s.spec else None, speculative_eagle_topk=s.spec_topk if s.spec else None,
         speculative_num_draft_tokens=s.spec_tokens if s.spec else None, disable_radix_cache=not s.radix,
         disable_overlap_schedule=not s.overlap, disable_cuda_graph=not s.graphs, cuda_graph_max_bs=s.graph_max_bs,

@@ -1,7 +1,7 @@
 """The tensors that one tensor-parallel rank puts on its GPU, in bytes, in the order in which SGLang creates them.
 
-Layouts follow models/qwen3.py, qwen3_moe.py, qwen3_next.py, qwen3_5.py, qwen3_5_mtp.py and qwen3_vl.py of SGLang 0.5.11: q, k
-and v are one tensor, gate and up are one tensor, experts of a layer are two tensors.
+Layouts follow models/qwen3.py, qwen3_moe.py, qwen3_next.py, qwen3_5.py, qwen3_5_mtp.py and qwen3_vl.py of SGLang
+0.5.11: q, k and v are one tensor, gate and up are one tensor, experts of a layer are two tensors.
 """
 
 from __future__ import annotations
@@ -142,8 +142,8 @@ def draft_shared(shape: Shape, tp: int) -> int:
 def regrow_rope(shape: Shape, card: Card, *, context: int, steps: int, draft_tokens: int) -> None:
     """Rope tables grow after "Load weight end" and before the pools are sized (utils/common.py:3915 of 0.5.11).
 
-    The vision tower's table (8192 rows) grows too; a table of up to 10 MiB gets a fresh 20 MiB segment, because the holes that
-    loading left are too small for it.
+    The vision tower's table (8192 rows) grows too; a table of up to 10 MiB gets a fresh 20 MiB segment, because the
+    holes that loading left are too small for it.
     """
     need = -(-(context + 2 * steps * draft_tokens + 256) // 128) * 128
     if shape.vision:

@@ -21,7 +21,8 @@ _FLAGS = {
     "v": "verbose", "I": "head", "g": "globoff", "4": "ipv4",
 }  # fmt: skip
 _LONG = {
-    "--silent": "silent", "--show-error": "show-error", "--fail": "fail", "--no-buffer": "no-buffer", "--location": "location",
+    "--silent": "silent", "--show-error": "show-error", "--fail": "fail", "--no-buffer": "no-buffer",
+    "--location": "location",
     "--include": "include", "--insecure": "insecure", "--fail-with-body": "fail-with-body", "--retry-connrefused": "x",
     "--head": "head", "--compressed": "x", "--no-progress-meter": "no-progress", "--globoff": "globoff", "--ipv4": "ipv4",
 }  # fmt: skip

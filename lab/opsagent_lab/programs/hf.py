@@ -1,4 +1,6 @@
-"""`hf` and its deprecated `huggingface-cli`: download, cache verify, auth whoami, version, env; words of huggingface_hub 1.33."""
+"""`hf` and its deprecated `huggingface-cli`: download, cache verify, auth whoami, version, env; words of
+huggingface_hub 1.33.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from opsagent_lab.files import digest
 from opsagent_lab.program import Exit, Process, Registry
 
 _TAKES = {
-    "--revision", "--include", "--exclude", "--cache-dir", "--local-dir", "--token", "--max-workers", "--type", "--repo-type",
+    "--revision", "--include", "--exclude", "--cache-dir", "--local-dir", "--token", "--max-workers", "--type",
+    "--repo-type",
     "--format",
 }  # fmt: skip
 _SWITCHES = {
@@ -157,7 +160,8 @@ def _failed(process: Process, wish: Wish, problem: HubError) -> int:
         process.write_err(f"Error: Access denied. Model '{wish.repo}' requires approval.\n{hint}")
     elif problem.kind == "missing-repo":
         process.write_err(
-            f"Error: Model '{wish.repo}' not found.\nIf the repo is private, make sure you are authenticated and your token has "
+            f"Error: Model '{wish.repo}' not found.\nIf the repo is private, make sure you are "
+            "authenticated and your token has "
             f"the right permissions.\nIf the repo does not exist, create it with: hf repos create {wish.repo}\n"
         )
     elif problem.kind == "missing-file":

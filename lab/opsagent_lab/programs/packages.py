@@ -67,7 +67,8 @@ def _install(process: Process, prefix: str, given: dict[str, list[str]], words: 
     venv = process.host.venvs.get(prefix)
     if venv is None:
         process.write_err(
-            "error: externally-managed-environment\n\n× This environment is externally managed\n╰─> To install Python packages "
+            "error: externally-managed-environment\n\n× This environment is externally managed\n╰─> To "
+            "install Python packages "
             "system-wide, try apt install\n    python3-xyz, where xyz is the package you are trying to\n    install.\n"
         )
         return 1
@@ -80,7 +81,8 @@ def _install(process: Process, prefix: str, given: dict[str, list[str]], words: 
         return 1
     if not distributions.wheel_fits(process.host.glibc, chosen):
         process.write_err(
-            f"ERROR: Could not find a version that satisfies the requirement sglang=={chosen['sglang']} (from versions: 0.5.9, "
+            f"ERROR: Could not find a version that satisfies the requirement sglang=={chosen['sglang']} "
+            "(from versions: 0.5.9, "
             f"0.5.10)\nERROR: No matching distribution found for sglang=={chosen['sglang']}\n"
         )
         return 1

@@ -1,5 +1,7 @@
-"""`python` and `python3`: our probes, import and version checks, `-m sglang.…`, `-m pip`, `-m venv`; anything else is refused
-honestly, never an empty success."""
+"""`python` and `python3`: our probes, import and version checks, `-m sglang.…`, `-m pip`, `-m venv`.
+
+Anything else is refused honestly, never an empty success.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +110,8 @@ def sglang(process: Process) -> int:
         return 0
     process.write_err(
         "usage: sglang [-h] {serve,generate,version} ...\n"
-        f"sglang: error: argument subcommand: invalid choice: {(args or [''])[0]!r} (choose from 'serve', 'generate', 'version')\n"
+        f"sglang: error: argument subcommand: invalid choice: {(args or [''])[0]!r} (choose from 'serve', "
+        "'generate', 'version')\n"
     )
     return 2
 

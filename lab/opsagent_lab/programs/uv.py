@@ -1,4 +1,6 @@
-"""`uv`: `venv`, `pip install|sync|list|show|freeze`, `--version`; the version of the uv on a host decides what it resolves."""
+"""`uv`: `venv`, `pip install|sync|list|show|freeze`, `--version`; the version of the uv on a host decides what it
+resolves.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,13 @@ from opsagent_lab.program import Exit, Process, Registry
 
 _TAKES = {
     "--python", "-p", "-r", "--requirement", "--requirements", "--prerelease", "--index-url", "--extra-index-url", "--index",
-    "--default-index", "-i", "--link-mode", "--torch-backend", "--cache-dir", "--constraint", "-c", "--index-strategy", "--prompt",
+    "--default-index", "-i", "--link-mode", "--torch-backend", "--cache-dir", "--constraint", "-c", "--index-strategy",
+    "--prompt",
     "--python-platform", "--python-version", "--only-binary", "--no-binary", "--format", "--seed-packages",
 }  # fmt: skip
 _SWITCHES = {
-    "--require-hashes", "--no-deps", "--upgrade", "-U", "--system", "--quiet", "-q", "--verbose", "-v", "--no-progress", "--seed",
+    "--require-hashes", "--no-deps", "--upgrade", "-U", "--system", "--quiet", "-q", "--verbose", "-v", "--no-progress",
+    "--seed",
     "--clear", "--offline", "--no-cache", "--strict", "--pre", "--reinstall", "--no-config", "--managed-python",
     "--no-managed-python", "--allow-existing", "--no-color", "--native-tls", "--system-certs", "--verify-hashes",
     "--compile-bytecode", "--no-build", "--relocatable",
@@ -68,7 +72,8 @@ def _options(process: Process, args: list[str]) -> tuple[dict[str, list[str]], l
             given.setdefault(word, []).append("")
         elif word.startswith("-"):
             process.write_err(
-                f"error: unexpected argument '{word}' found\n\nUsage: uv [OPTIONS] <COMMAND>\n\nFor more information, try '--help'.\n"
+                f"error: unexpected argument '{word}' found\n\nUsage: uv [OPTIONS] <COMMAND>\n\nFor more "
+                "information, try '--help'.\n"
             )
             raise Exit(2)
         else:
@@ -175,7 +180,8 @@ def put(process: Process, prefix: str, chosen: dict[str, str], asked: list[str])
         version = chosen["sglang"]
         process.write_err(
             "error: No solution found when resolving dependencies\n"
-            f"cause: Because sglang=={version} has no wheels with a matching platform tag (e.g., manylinux_2_28_x86_64) and you "
+            f"cause: Because sglang=={version} has no wheels with a matching platform tag (e.g., "
+            "manylinux_2_28_x86_64) and you "
             f"require sglang=={version}, we can conclude that your requirements are unsatisfiable.\n"
             f"hint: Wheels are available for sglang (v{version}) on the following platforms: manylinux_2_34_aarch64, "
             "manylinux_2_34_x86_64\n"
