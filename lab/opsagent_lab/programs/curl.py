@@ -14,7 +14,7 @@ _VALUES = {
     "--write-out": "write-out", "-o": "output", "--output": "output", "-H": "header", "--header": "header", "-d": "data",
     "--data": "data", "--data-raw": "data", "--data-binary": "data", "-X": "request", "--request": "request",
     "--retry": "retry", "--retry-delay": "retry-delay", "--noproxy": "noproxy", "-A": "agent", "--user-agent": "agent",
-    "--resolve": "resolve", "--json": "json", "--url": "url", "-u": "user",
+    "--resolve": "resolve", "--json": "json", "--url": "url", "-u": "user", "-K": "config", "--config": "config",
 }  # fmt: skip
 _FLAGS = {
     "s": "silent", "S": "show-error", "f": "fail", "N": "no-buffer", "L": "location", "i": "include", "k": "insecure",
@@ -51,6 +51,8 @@ class Failed(Exception):
 def curl(process: Process) -> int:
     try:
         wish = _read(process.args)
+        for path in wish.given.pop("config", []):
+            _configure(process, path, wish)
         if not wish.urls:
             raise Failed(2, "(2) no URL specified\ncurl: try 'curl --help' or 'curl --manual' for more information")
     except Failed as problem:
@@ -80,6 +82,26 @@ def _read(args: list[str]) -> Wish:
             wish.urls.append(word)
     wish.urls += wish.given.get("url", [])
     return wish
+
+
+def _configure(process: Process, path: str, wish: Wish) -> None:
+    """Options from a file or from stdin, one a line: `header = "Authorization: Bearer …"`."""
+    if path == "-":
+        text = process.stdin.read().decode("utf-8", "replace")
+    else:
+        try:
+            text = process.files.text(process.path(path))
+        except OSError as problem:
+            raise Failed(26, f"(26) Failed to open {path}") from problem
+    for line in text.splitlines():
+        name, _, value = line.strip().lstrip("-").partition(" ")
+        if not name or name.startswith("#"):
+            continue
+        value = value.strip().removeprefix("=").strip().strip('"').replace('\\"', '"').replace("\\\\", "\\")
+        more = _read([f"--{name}", value] if value else [f"--{name}"])
+        for key, values in more.given.items():
+            wish.given.setdefault(key, []).extend(values)
+        wish.flags |= more.flags
 
 
 def _cluster(word: str, todo: list[str], wish: Wish) -> None:
