@@ -1,0 +1,79 @@
+"""`opsagent doctor`: is everything there that a run needs?"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from opsagent.doctor import Check
+
+
+@click.command("doctor", short_help="Check this machine, the hosts and the LLM endpoint.")
+@click.option("--host", "names", multiple=True, metavar="NAME", help="A host to check (default: all of hosts.toml).")
+@click.option("--hosts", "hosts_file", default="", metavar="FILE", help="hosts.toml to use.")
+@click.option("--llm", default=None, metavar="NAME", help="Model at OPENAI_BASE_URL to check (sends two requests).")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(names: tuple[str, ...], hosts_file: str, llm: str | None, as_json: bool) -> int:
+    """Check this machine, the hosts of hosts.toml (or --host NAME), and with --llm the model's endpoint.
+
+    Hosts are only read. Exit: 0 fine, 2 something to configure, 3 unreachable, 8 the model makes no tool calls.
+    """
+    from opsagent.cli import fail
+    from opsagent_tools.errors import OpsError, worst
+
+    found: list[Check] = []
+    try:
+        for check in _checks(names, hosts_file, llm):
+            found.append(check)
+            if not as_json:
+                _print(check)
+    except OpsError as error:
+        return fail(error, as_json=as_json)
+    code = int(worst([check.exit_code for check in found if check.ok is False]))
+    if as_json:
+        rows = [{"area": c.area, "name": c.name, "ok": c.ok, "detail": c.detail, "hint": c.hint} for c in found]
+        click.echo(json.dumps({"ok": code == 0, "exit_code": code, "checks": rows}, indent=1, ensure_ascii=False))
+    return code
+
+
+def _checks(names: tuple[str, ...], hosts_file: str, llm: str | None) -> Iterator[Check]:
+    from opsagent import doctor
+    from opsagent.journal.runs import runs_root
+    from opsagent.models.select import choose
+
+    yield from doctor.machine(runs_root(), os.environ)
+    path = Path(hosts_file or "hosts.toml")
+    if names or hosts_file or path.is_file():
+        yield from _hosts(names, path, bool(hosts_file))
+    choice = choose(llm, os.environ)
+    if choice.kind == "openai":
+        click.echo(choice.notice, err=True)
+        yield from doctor.llm(choice)
+
+
+def _hosts(names: tuple[str, ...], path: Path, given: bool) -> Iterator[Check]:
+    from opsagent import doctor
+    from opsagent_tools.host import Host
+    from opsagent_tools.hosts.inventory import Inventory, load_inventory, open_host
+
+    inventory = load_inventory(path) if given or path.is_file() else Inventory()
+    opened: dict[str, Host] = {}
+    try:
+        for name in names or tuple(inventory.entries):
+            yield from doctor.host(name, lambda name=name: open_host(name, inventory, opened))  # type: ignore[misc]
+    finally:
+        for host in opened.values():
+            host.close()
+
+
+def _print(check: Check) -> None:
+    mark = {True: "✔", False: "✘", None: "·"}[check.ok]
+    click.echo(f"{mark} {check.area}: {check.name}: {check.detail}")
+    if check.hint:
+        click.echo(f"    {check.hint}")
