@@ -173,7 +173,7 @@ def _followed(
         log.add(*jobs.read_log(host, job.log, log.offset))
         back, _now = wait_back(host, before, ctx)
     whole = log.data if log.offset == len(log.data) else jobs.read_log(host, job.log, limit=BLOB_BYTES)[0]
-    found = diagnose(log.data, version=None)
+    found = _diagnosed(log.data)
     result = _result(host, job, args, command, end, found, facts(log.data))
     changes = {
         "used_mib_before": before, "gpu_memory_back": back, "preflight": checked, "blob": ctx.keep(f"{job.name}.log", whole),
@@ -200,6 +200,14 @@ def _result(
         phase_seconds={p.name: p.duration_s for p in known.phases if p.duration_s is not None}, memory=known.memory,
         evidence=found.evidence, fix=found.fix, noise=found.noise, summary=_summary(state, words, known, end),
     )  # fmt: skip
+
+
+def _diagnosed(log: bytes) -> Diagnosis:
+    """The diagnosis of the log. A fault of ours in it must not cost the operator a server that took minutes to load."""
+    try:
+        return diagnose(log)
+    except Exception as error:
+        return Diagnosis(verdict="unknown", summary=f"the diagnosis failed: {type(error).__name__}: {error}"[:300])
 
 
 def _verdict(end: End, found: Diagnosis) -> tuple[Literal["ready", "failed", "stuck", "starting"], str | None, str]:

@@ -65,7 +65,7 @@ class End:
 def follow(host: Host, job: jobs.Job, command: ServerCommand, ctx: Context, log: Log, *, wait_s: float) -> End:
     """Until the server is ready and ours, or is not going to be. Survives a lost link: reads are simply repeated."""
     began = grew = phase_began = ctx.clock.now()
-    phase = ""
+    phase, known = "", facts(log.data)
     while True:
         new = patiently(lambda: jobs.read_log(host, job.log, log.offset), ctx, job)
         seen = patiently(lambda: jobs.status(host, job), ctx, job)
@@ -77,7 +77,7 @@ def follow(host: Host, job: jobs.Job, command: ServerCommand, ctx: Context, log:
         if new[0]:
             grew = now
             log.add(*new)
-        known = facts(log.data)
+            known = facts(log.data)
         if known.phase != phase:
             phase, phase_began = known.phase, now
         _tell(ctx, known.phase, now - phase_began, log)
