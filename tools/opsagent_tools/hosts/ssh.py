@@ -25,6 +25,8 @@ CHANNELS = 8
 CHUNK = 65536
 GRACE_S = 10.0
 """How much later than the far side's own time limit we give up waiting for an answer."""
+SESSION_S = 20.0
+"""For the answer to "open a session": one small packet each way."""
 LINGER_S = 1.0
 """How long output is still read after the exit code: a daemon that kept the descriptors must not hold us."""
 
@@ -77,15 +79,15 @@ class SshHost:
         for attempt in (1, 2):
             transport = self._transport()
             try:
-                return transport.open_session(timeout=20.0)
+                return transport.open_session(timeout=SESSION_S)
             except (SSHException, EOFError, OSError) as error:
                 if isinstance(error, ChannelException):
                     hint = "too many sessions on this link? sshd's MaxSessions limits them; nothing was executed"
                     raise HostUnreachable(f"no session: {error.text}", where=self.name, hint=hint) from error
-                if attempt == 2 or transport.is_active():
-                    raise HostUnreachable(
-                        f"no session: {error}", where=self.name, hint="nothing was executed"
-                    ) from error
+                transport.close()  # half open: the far side is gone and nobody told us
+                if attempt == 2:
+                    hint = "nothing was executed"
+                    raise HostUnreachable(f"no session: {error}", where=self.name, hint=hint) from error
         raise AssertionError("unreachable")
 
     def _execute(self, channel: paramiko.Channel, text: str) -> None:
