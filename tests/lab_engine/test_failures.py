@@ -48,6 +48,32 @@ def test_arguments_are_refused_before_a_gpu_is_touched(flags: list[str], words: 
     assert "Load weight begin" not in text
 
 
+USAGE = [
+    ("0.5.11", ["--max-model-len", "32768"], "sglang serve: error: unrecognized arguments: --max-model-len 32768"),
+    ("0.5.23", EXTRA, "sglang serve: error: unrecognized arguments: --mamba-scheduler-strategy extra_buffer"),
+    ("0.5.11", ["--port", "abc"], "sglang serve: error: argument --port: invalid int value: 'abc'"),
+    (
+        "0.5.9",
+        ["--reasoning-parser", "qwen9"],
+        "launch_server.py: error: argument --reasoning-parser: invalid choice: 'qwen9'",
+    ),
+    ("0.5.11", ["--enable"], "sglang serve: error: ambiguous option: --enable could match"),
+]
+
+
+@pytest.mark.parametrize(("version", "flags", "words"), USAGE)
+def test_argparse_ends_a_launch_with_status_2(version: str, flags: list[str], words: str) -> None:
+    code, text = _fails(lab(version=version), *flags)
+    assert code == 2
+    assert text.splitlines()[-1].startswith(words)
+
+
+def test_a_parser_that_does_not_exist_prints_the_real_usage_text() -> None:
+    it = lab("Qwen/Qwen3-8B", cards=1)
+    _code, text = _fails(it, "--tool-call-parser", "qwen3_codr")
+    assert text.splitlines()[3:] == [line for line in real("f-parser-typo")[5:] if line]
+
+
 MEMORY: list[tuple[dict[str, Any], list[str], str, str]] = [
     ({}, [*SPEC[:4], *EXTRA, "--speculative-algorithm", "NEXTN", "--speculative-num-steps", "3", "--speculative-eagle-topk",
           "1", "--speculative-num-draft-tokens", "4"], "Not enough memory. Please try to increase", "Load weight end"),

@@ -114,8 +114,8 @@ def launch_server(process: Process, arguments: list[str]) -> int:
     try:
         values = command_line.read(version, arguments)
     except command_line.Usage as usage:
-        process.write_err(usage.text)
-        return 2
+        (process.write_err if usage.code else process.write_out)(usage.text)
+        return usage.code
     try:
         return _accepted(run, values)
     finally:
