@@ -123,8 +123,12 @@ def test_a_request_without_a_place_waits_for_one() -> None:
         server.enter(10, lambda _s: None)
     waiting, entered = threading.Event(), threading.Event()
 
+    def pause(_seconds: float) -> None:
+        waiting.set()
+        threading.Event().wait(0.001)
+
     def fifth() -> None:
-        server.enter(10, lambda _s: (waiting.set(), threading.Event().wait(0.001)))
+        server.enter(10, pause)
         entered.set()
 
     thread = threading.Thread(target=fifth)
