@@ -16,7 +16,9 @@ class Arguments:
     flags: tuple[str, ...]
     values: Mapping[str, Any] = field(default_factory=dict)
     refused: Failed | None = None
-    unreadable: bool = False
+    unknown: Failed | None = None
+    """An option that this version does not have, or a value that it cannot read: nothing can be computed."""
+    dropped: tuple[str, ...] = ()
 
 
 ALIASES = {
@@ -72,3 +74,36 @@ def _refused(values: Mapping[str, Any], case: Case) -> Failed | None:
         )
         return Failed("arg-rejected", "attn-backend-model-unsupported", words, "--attention-backend flashinfer")
     return None
+
+
+def destination(token: str) -> str:
+    """`--tp-size=2` → `tp_size`."""
+    key = token.partition("=")[0].lstrip("-").replace("-", "_")
+    return ALIASES.get(key, key)
+
+
+def apply_change(flags: list[str], change: Mapping[str, str | None]) -> list[str]:
+    """The flags with a change: a value replaces in place or is added at the end, None removes, '' is a switch."""
+    todo = {destination(flag): (flag, value) for flag, value in change.items()}
+    out: list[str] = []
+    i = 0
+    while i < len(flags):
+        token = flags[i]
+        i += 1
+        values = []
+        if "=" not in token:
+            while i < len(flags) and not flags[i].startswith("--"):
+                values.append(flags[i])
+                i += 1
+        name = destination(token)
+        if name not in todo:
+            out += [token, *values]
+            continue
+        flag, value = todo[name]
+        if value is not None and flag not in out:
+            out += [flag, value] if value else [flag]
+        todo[name] = (flag, None)
+    for flag, value in todo.values():
+        if value is not None:
+            out += [flag, value] if value else [flag]
+    return out

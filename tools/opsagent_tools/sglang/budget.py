@@ -82,7 +82,7 @@ def rope_tables(spec: ModelSpec, *, language_only: bool) -> list[tuple[int, int]
     """(rows, float32 columns) of the tables that SGLang regrows: the text model's, and the vision tower's."""
     tables = []
     if spec.rotary_dim > 0 and spec.count("full", "swa", "both"):
-        tables.append((spec.rope_rows, spec.rotary_dim))
+        tables.extend([(spec.rope_rows, spec.rotary_dim)] * spec.rope_tables)
     if spec.vision is not None and spec.vision.rope_rows and not language_only:
         tables.append((spec.vision.rope_rows, spec.vision.hidden // spec.vision.heads // 2))
     return tables

@@ -26,6 +26,11 @@ class Family:
     sinks: bool = False
     tied: bool = False
     """Default of `tie_word_embeddings` when config.json does not say."""
+    head_bytes: int = 0
+    """Bytes of an element of the output head when the class casts it (0: the model's dtype)."""
+    embed_sharded: bool = True
+    """False when the embedding is a plain module that every GPU holds whole."""
+    rope_tables: int = 1
     head_dim: int = 0
     """Default head width of the configuration class (0: hidden / heads)."""
 
@@ -45,8 +50,10 @@ FAMILIES: Mapping[str, Family] = {
     "GptOssForCausalLM": Family(qkv_bias=None, o_bias=None, sinks=True, head_dim=64),
     "GemmaForCausalLM": Family(tied=True, head_dim=256),
     "Gemma2ForCausalLM": Family(norms=4, tied=True, head_dim=256),
-    "Gemma3ForCausalLM": Family(norms=4, qk_norm="head", tied=True, head_dim=256),
-    "Gemma3ForConditionalGeneration": Family(norms=4, qk_norm="head", tied=True, head_dim=256),
+    "Gemma3ForCausalLM": Family(norms=4, qk_norm="head", tied=True, head_dim=256, embed_sharded=False, rope_tables=2),
+    "Gemma3ForConditionalGeneration": Family(
+        norms=4, qk_norm="head", tied=True, head_dim=256, embed_sharded=False, rope_tables=2
+    ),
     "Gemma4ForCausalLM": Family(norms=4, qk_norm="head", tied=True, head_dim=256),
     "Gemma4ForConditionalGeneration": Family(norms=4, qk_norm="head", tied=True, head_dim=256),
     "Glm4ForCausalLM": Family(norms=4, o_bias=False),
@@ -59,7 +66,7 @@ FAMILIES: Mapping[str, Family] = {
     "Cohere2ForCausalLM": Family(norms=1, tied=True),
     "NemotronHForCausalLM": Family(norms=1, mlp_gated=False),
     "NemotronForCausalLM": Family(mlp_gated=False),
-    "FalconH1ForCausalLM": Family(),
+    "FalconH1ForCausalLM": Family(qk_norm="head", head_bytes=4),
     "Exaone4ForCausalLM": Family(qk_norm="head"),
     "GPT2LMHeadModel": Family(mlp_gated=False, tied=True),
 }

@@ -93,7 +93,7 @@ class Moe:
 
 @dataclass(frozen=True, slots=True)
 class Vision:
-    """A vision tower of the Qwen-VL kind; `plain_params` counts a tower that is known only by its size."""
+    """A vision tower: its encoder and what joins it to the language model."""
 
     depth: int
     hidden: int
@@ -110,7 +110,8 @@ class Vision:
     rope_rows: int
     num_hidden_layers: int | None
     """What SGLang's memory heuristic reads (absent in the Qwen towers, which say `depth`)."""
-    plain_params: int = 0
+    qwen: bool = True
+    """The Qwen-VL kind: convolution over time, merger, own rope table. Else a plain encoder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +147,9 @@ class ModelSpec:
     mlp_gated: bool = True
     mlp_bias: bool = False
     norms: int = 2
+    head_bytes: int = 2
+    embed_sharded: bool = True
+    rope_tables: int = 1
     swa_kv_heads: int = 0
     swa_head_dim: int = 0
     swa_v_head_dim: int = 0
@@ -229,9 +233,12 @@ def dtype_bytes(config: Config, text: Config, flag: str = "auto") -> int:
     return 4 if name in ("float32", "float") else 2
 
 
-def context_length(text: Config) -> int:
-    """Longest context the model was made for (utils/hf_transformers_utils.py `get_context_length`)."""
-    scaling = text.get("rope_scaling") or text.get("rope_parameters") or {}
+def context_length(text: Config, *, per_layer_rope: bool = False) -> int:
+    """Longest context the model was made for (utils/hf_transformers/common.py `get_context_length`).
+
+    With `per_layer_rope` the configuration class files scaling by kind of layer, where SGLang does not see the factor.
+    """
+    scaling = {} if per_layer_rope else text.get("rope_scaling") or text.get("rope_parameters") or {}
     factor = 1.0
     if isinstance(scaling, Mapping):
         factor = float(scaling.get("factor", 1) or 1)

@@ -172,3 +172,5 @@ class Plan(Strict):
     slots: int | None = None
     slots_per_request: int | None = None
     gpus: int = 0
+    assessed: int = 0
+    """Flag sets that the search for better ones looked at."""

@@ -7,16 +7,16 @@ from typing import Any
 
 from opsagent_tools.sglang.allocator import GIB
 from opsagent_tools.sglang.arithmetic import NEWEST
-from opsagent_tools.sglang.arguments import Arguments, read_arguments
+from opsagent_tools.sglang.advice import search
+from opsagent_tools.sglang.arguments import read_arguments
 from opsagent_tools.sglang.calibration import NO_CALIBRATION, Calibration
-from opsagent_tools.sglang.case import Assessment, Case, Failed, assess, make_case
+from opsagent_tools.sglang.case import Assessment, Case, make_case
 from opsagent_tools.sglang.checkpoint import CheckpointFacts
 from opsagent_tools.sglang.explain import binding, notes_of, sources_of
-from opsagent_tools.sglang.frontier import search
 from opsagent_tools.sglang.gpus import GpuFacts
 from opsagent_tools.sglang.interval import intervals_of
+from opsagent_tools.sglang.judge import judge
 from opsagent_tools.sglang.plan import Asked, Limits, PerGpu, Plan, Wish
-from opsagent_tools.sglang.refusals import class_refusal, gpu_refusal, memory_failure, model_refusal
 
 __all__ = ["NEWEST", "Case", "GpuFacts", "Plan", "Wish", "judge", "plan"]
 
@@ -80,22 +80,8 @@ def plan(
         slots=found.budget.slots if found and found.budget and found.budget.state else None,
         slots_per_request=found.budget.slots_per_request if found and found.budget and found.budget.state else None,
         gpus=gpus.count,
+        assessed=better.assessed,
     )
-
-
-def judge(case: Case, arguments: Arguments) -> tuple[Assessment | None, Failed | None]:
-    """The assessment of these arguments and the first reason to fail, in the order in which SGLang would notice."""
-    failed = model_refusal(case, arguments.values) or arguments.refused
-    if failed is not None and arguments.unreadable:
-        return None, failed
-    found = assess(case, arguments.values)
-    failed = (
-        failed
-        or gpu_refusal(case, found.settings)
-        or class_refusal(case, arguments.values)
-        or memory_failure(case, found)
-    )
-    return found, failed
 
 
 def limits_of(found: Assessment | None) -> Limits | None:

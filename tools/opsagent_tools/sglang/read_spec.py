@@ -71,7 +71,7 @@ def read_spec(config: Config, *, dtype: str = "auto") -> ModelSpec:
         hidden=hidden,
         vocab=number(text, "vocab_size", default=0) or number(config, "vocab_size"),
         tied=bool(text.get("tie_word_embeddings", config.get("tie_word_embeddings", family.tied))),
-        context=context_length(text),
+        context=context_length(text, per_layer_rope=architecture.startswith("Gemma3")),
         layers=read_layers(architecture, text),
         heads=heads,
         kv_heads=number(
@@ -91,6 +91,9 @@ def read_spec(config: Config, *, dtype: str = "auto") -> ModelSpec:
         mlp_gated=family.mlp_gated,
         mlp_bias=bool(text.get("mlp_bias", False)),
         norms=family.norms,
+        head_bytes=family.head_bytes or dtype_bytes(config, text, dtype),
+        embed_sharded=family.embed_sharded,
+        rope_tables=family.rope_tables,
         swa_kv_heads=number(text, "swa_num_key_value_heads", default=0),
         swa_head_dim=number(text, "swa_head_dim", default=0),
         swa_v_head_dim=number(text, "swa_v_head_dim", default=0),
@@ -101,7 +104,7 @@ def read_spec(config: Config, *, dtype: str = "auto") -> ModelSpec:
         moe=read_moe(architecture, text),
         vision=read_vision(architecture, config),
         mtp_layers=number(text, "mtp_num_hidden_layers", "num_nextn_predict_layers", default=0),
-        rotary_dim=mla.rope if mla else int(head_dim * partial),
+        rotary_dim=0 if text.get("mla_use_nope") else mla.rope if mla else int(head_dim * partial),
         rope_rows=_rope_rows(text, rope),
         ssm_dtype=str(text.get("mamba_ssm_dtype") or "float32"),
         quantization=quantization if isinstance(quantization, Mapping) else {},
@@ -157,12 +160,12 @@ def read_vision(architecture: str, config: Config) -> Vision | None:
         temporal=number(vision, "temporal_patch_size", default=1, where="vision_config"),
         merge=number(vision, "spatial_merge_size", default=2, where="vision_config"),
         channels=number(vision, "in_channels", "in_chans", "num_channels", default=3, where="vision_config"),
-        positions=number(vision, "num_position_embeddings", default=0, where="vision_config"),
+        positions=_positions(vision),
         deepstack=len(vision.get("deepstack_visual_indexes") or ()),
         gated_mlp=architecture.startswith("Qwen2_5"),
         rope_rows=8192 if exact else 0,
         num_hidden_layers=int(layers) if isinstance(layers, int) else None,
-        plain_params=0 if exact else depth * (4 * hidden * hidden + 2 * hidden * inner),
+        qwen=exact,
     )
 
 
@@ -170,7 +173,7 @@ def _gaps(architecture: str, config: Config, text: Config) -> tuple[str, ...]:
     """What of this model the planner knows only roughly, in words."""
     gaps = []
     if isinstance(config.get("vision_config"), Mapping) and not architecture.startswith(QWEN_TOWERS):
-        gaps.append("vision tower: counted from its depth and width only")
+        gaps.append("vision tower: counted as a plain encoder")
     if isinstance(config.get("audio_config"), Mapping):
         gaps.append("audio tower: not counted")
     if architecture.startswith(("Gemma3n", "JetNemotron", "JetVLM", "Mllama", "Whisper")):
@@ -178,3 +181,16 @@ def _gaps(architecture: str, config: Config, text: Config) -> tuple[str, ...]:
     if text.get("layer_group_size") and architecture == "BailingMoeV2_5ForCausalLM":
         gaps.append("lightning attention state: not counted")
     return tuple(gaps)
+
+
+def _positions(vision: Config) -> int:
+    """Rows of the learned positions: said (Qwen), or one per patch of the largest image."""
+    rows = number(vision, "num_position_embeddings", default=0, where="vision_config")
+    if rows or "window_size" in vision or "image_size" not in vision:
+        return rows
+    size = vision["image_size"]
+    return (
+        (int(size) // number(vision, "patch_size", default=14, where="vision_config")) ** 2
+        if isinstance(size, int)
+        else 0
+    )

@@ -77,22 +77,24 @@ def target_tensors(
     e = spec.dtype_bytes
     first, last = rank == 0, rank == shards.pp - 1
     if spec.vision is not None and not language_only:
-        yield from vision_tensors(spec.vision, e, shards.vision)
+        yield from vision_tensors(spec.vision, e, shards.vision, spec.hidden)
     if first or (last and spec.tied):
-        yield "embedding", vocabulary(spec.vocab, shards.embed) * spec.hidden * e
+        rows = vocabulary(spec.vocab, shards.embed) if spec.embed_sharded else spec.vocab
+        yield "embedding", rows * spec.hidden * (spec.head_bytes if spec.tied else e)
     yield from rope_tensors(spec)
     for i in pipeline_range(len(spec.layers), rank, shards.pp):
         yield from layer_tensors(spec, quant, shards, i, spec.layers[i])
     if last:
         yield "norms", spec.hidden * e
         if not spec.tied:
-            yield "head", vocabulary(spec.vocab, shards.head) * spec.hidden * e
+            yield "head", vocabulary(spec.vocab, shards.head) * spec.hidden * spec.head_bytes
 
 
 def rope_tensors(spec: ModelSpec) -> Sized:
     """One shared table of cosines and sines in float32."""
     if spec.rotary_dim > 0 and spec.count("full", "swa", "both"):
-        yield "rope", spec.rope_rows * spec.rotary_dim * FLOAT32
+        for _ in range(spec.rope_tables):
+            yield "rope", spec.rope_rows * spec.rotary_dim * FLOAT32
 
 
 def layer_tensors(spec: ModelSpec, quant: Quant, shards: Shards, index: int, layer: Layer) -> Sized:
@@ -204,10 +206,11 @@ def linear_tensors(spec: ModelSpec, linear: Linear, quant: Quant, atp: int, name
             yield "norms", inner * e
     elif linear.kind == "kda":
         rank = linear.head_dim
-        yield from _linear("recurrent", quant, f"{name}.self_attn.q_proj", 3 * inner, hidden, e)
-        yield "recurrent", 3 * inner * linear.kernel * FLOAT32
-        yield from (("recurrent", size) for size in (2 * rank * hidden * e, 2 * inner * rank * e, heads * hidden * e))
-        yield "recurrent", inner * FLOAT32
+        rows = 3 * inner + heads + 2 * rank
+        yield from _linear("recurrent", quant, f"{name}.self_attn.q_proj", rows, hidden, e)
+        yield from (
+            ("recurrent", size) for size in (2 * inner * rank * e, inner * FLOAT32, 3 * inner * linear.kernel * FLOAT32)
+        )
         yield from _linear("recurrent", quant, f"{name}.self_attn.o_proj", hidden, inner, e)
     else:
         yield from _linear("recurrent", quant, f"{name}.conv.in_proj", 3 * inner, hidden, e)
@@ -260,22 +263,22 @@ def expert_tensors(
             yield "experts", count * out * (FLOAT32 if quant.kind == "mxfp4" and not upcast else e)
 
 
-def vision_tensors(vision: Vision, e: int, parts: int) -> Sized:
-    """The vision tower is never quantised; attention and MLP of the Qwen-VL kind are sharded over `parts`."""
-    if vision.plain_params:
-        yield "vision", vision.plain_params * e
-        return
+def vision_tensors(vision: Vision, e: int, parts: int, text_hidden: int) -> Sized:
+    """The vision tower is never quantised; attention and feed-forward are sharded over `parts`."""
     h, inner = vision.hidden, -(-vision.intermediate // parts)
     yield "vision", vision.channels * vision.temporal * vision.patch**2 * h * e
-    yield "vision", h * e
     if vision.positions:
         yield "vision", vocabulary(vision.positions, parts) * h * e
-    yield "vision", vision.rope_rows * (h // vision.heads // 2) * FLOAT32
+    if vision.rope_rows:
+        yield "vision", vision.rope_rows * (h // vision.heads // 2) * FLOAT32
+    up = inner * (2 if vision.gated_mlp else 1)
+    block = [h, h, h, h, 3 * h * h // parts, 3 * h // parts, h * h // parts, h, up * h, up, h * inner, h]
     for _ in range(vision.depth):
-        yield from (("vision", h * e) for _ in range(4))
-        yield from (("vision", size * e) for size in (3 * h * h // parts, 3 * h // parts, h * h // parts, h))
-        up = inner * (2 if vision.gated_mlp else 1)
-        yield from (("vision", size * e) for size in (up * h, up, h * inner, h))
+        yield from (("vision", size * e) for size in block)
+    if not vision.qwen:
+        yield "vision", text_hidden * h * e
+        return
+    yield "vision", h * e
     wide = h * vision.merge**2
     for _ in range(1 + vision.deepstack):
         yield from (

@@ -1,0 +1,17 @@
+"""The verdict on one set of flags: the assessment, and the first reason to fail in the order in which SGLang would notice."""
+
+from __future__ import annotations
+
+from opsagent_tools.sglang.arguments import Arguments
+from opsagent_tools.sglang.case import Assessment, Case, Failed, assess
+from opsagent_tools.sglang.refusals import class_refusal, gpu_refusal, memory_failure, model_refusal
+
+
+def judge(case: Case, arguments: Arguments) -> tuple[Assessment | None, Failed | None]:
+    """`(assessment, failure)`; the assessment is None when the flags cannot be computed at all."""
+    failed = arguments.unknown or model_refusal(case, arguments.values) or arguments.refused
+    if arguments.unknown is not None:
+        return None, failed
+    found = assess(case, arguments.values)
+    failed = failed or found.failed or gpu_refusal(case, found.settings) or class_refusal(case, arguments.values)
+    return found, failed or memory_failure(case, found)
