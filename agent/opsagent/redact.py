@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from opsagent.secret_rules import RULES, SECRET_FLAG, SECRET_KEY, plausible
+from opsagent.secret_rules import RULES, SECRET_FLAG, SECRET_KEY, folded, plausible
 
 Hits = Counter[str]
 """Rule → how often it replaced something. Names and counts, never values."""
@@ -60,7 +60,8 @@ class Redactor:
         self._mutex = threading.Lock()
         self._names: dict[str, str] = {}
         self._values: list[tuple[str, str]] = []
-        self._pattern: re.Pattern[str] | None = None
+        self._forms: tuple[str, ...] = ()
+        self._marks = ""
         for name, value in (known or {}).items():
             self.add(value, name)
 
@@ -80,21 +81,25 @@ class Redactor:
                 self._values.append((piece, name))
                 for form in _forms(piece):
                     self._names.setdefault(form, name)
-            forms = sorted(self._names, key=len, reverse=True)
-            self._pattern = re.compile("|".join(re.escape(form) for form in forms))
+            self._forms = tuple(sorted(self._names, key=len, reverse=True))
+            ours = {*self._names.values(), *(rule.name for rule in RULES)}
+            self._marks = "|".join(re.escape(mark(known)) for known in sorted(ours))
 
     def text(self, text: str) -> tuple[str, Hits]:
         """The text without secrets, and what was replaced."""
         hits: Hits = Counter()
         if not text:
             return text, hits
-        if self._pattern is not None:
-            text = self._pattern.sub(lambda found: self._named(found, hits), text)
+        forms = self._forms
+        if forms:
+            present = [form for form in forms if form in text]
+            text = self._known(text, present, hits) if present else text
             text = self._fragments(text, hits)
+        low = folded(text)
         for rule in RULES:
-            if rule.hint and not any(hint in text for hint in rule.hint):
-                continue
-            text = rule.apply(text, mark(rule.name), hits)
+            safe = rule.apply(text, low, mark(rule.name), hits)
+            if safe is not text:
+                text, low = safe, folded(safe)
         return text, hits
 
     def data(self, data: bytes) -> tuple[bytes, Hits]:
@@ -111,10 +116,17 @@ class Redactor:
         """Only the text, for messages and the screen."""
         return self.text(text)[0]
 
-    def _named(self, found: re.Match[str], hits: Hits) -> str:
-        name = self._names[found.group()]
-        hits[name] += 1
-        return mark(name)
+    def _known(self, text: str, forms: list[str], hits: Hits) -> str:
+        """Replace known forms, longest first, and leave the marks alone in which one may stand by chance."""
+
+        def marked(found: re.Match[str]) -> str:
+            name = self._names.get(found.group())
+            if name is None:
+                return found.group()
+            hits[name] += 1
+            return mark(name)
+
+        return re.sub("|".join((self._marks, *(re.escape(form) for form in forms))), marked, text)
 
     def _fragments(self, text: str, hits: Hits) -> str:
         """Replace a known value's beginning or end where the rest was cut away (clipped outputs, torn lines)."""

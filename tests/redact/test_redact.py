@@ -35,6 +35,9 @@ LEAKS = [
     f"git clone https://ghp_{S}0123456789@github.com/x",
     f"password: {S}1",
     f"MY_SECRET_TOKEN={S}",
+    f"FOO_TOKEN={S}",
+    f"export GITLAB_RUNNER_TOKEN='{S}'",
+    f"client_secret: {S}1",
     f"HUGGING_FACE_HUB_TOKEN={S}",
     f"x-api-key: {S}1",
     f"DB_PASSWORD={S}",
@@ -44,6 +47,8 @@ LEAKS = [
 ]
 HARMLESS = [
     "bos_token='<s>' eos_token_id=1 pad_token=<pad>",
+    "eos_token=<|im_end|> image_token='<image>' cache_key=abcdef012345",
+    "primary key: 12345678abc, partition_key=deadbeef01",
     "--speculative-num-draft-tokens 2 --max-total-tokens 4096",
     "token usage: 0.5, #new-token: 12, #cached-token: 0",
     "api_key=None, admin_api_key=None, tool_call_parser='qwen3_coder'",
@@ -132,3 +137,11 @@ def test_placeholders_and_short_values_are_not_secrets() -> None:
 def test_a_value_that_begins_like_its_name() -> None:
     redactor = Redactor({"OPENAI_API_KEY": "OPENAI_API_KEY_value_1"})
     assert redactor.clean("x OPENAI_API_KEY_value_1 y") == "x [redacted:OPENAI_API_KEY] y"
+
+
+def test_marks_are_left_alone_and_cannot_be_forged() -> None:
+    redactor = Redactor({"password": "password", "KEY": "s3cr3t-Value"})
+    safe = redactor.clean("password s3cr3t-Value")
+    assert safe == "[redacted:password] [redacted:KEY]"
+    assert redactor.clean(safe) == safe
+    assert redactor.clean("[redacted:s3cr3t-Value]") == "[redacted:[redacted:KEY]]"
