@@ -16,7 +16,7 @@ BINDING = ("bind", "unbind", "drivers_probe", "new_id", "remove_id", "driver_ove
 
 
 class WriteSysfsArgs(Args):
-    path: str = Field(pattern=r"^/(sys|proc/sys)/[^\0]*$", description="Absolute path under /sys or /proc/sys.")
+    path: str = Field(pattern=r"^/(sys|proc/sys)/", description="Absolute path under /sys or /proc/sys.")
     value: str | None = Field(
         default=None, description="What to write, without a newline. Empty clears driver_override."
     )

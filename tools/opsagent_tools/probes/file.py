@@ -110,9 +110,7 @@ def write(wanted: dict[str, Any], data: bytes) -> dict[str, Any]:
         path.parent.mkdir(parents=True, exist_ok=True)
     backup = None
     if old is not None and old != data and wanted.get("backup"):
-        backup = Path(wanted["backup"]) / (str(path).strip("/").replace("/", "__") + "." + digest(old)[:12])
-        backup.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        shutil.copy2(path, backup)
+        backup = keep(path, Path(wanted["backup"]), digest(old))
     mode = int(wanted["mode"], 8) if wanted.get("mode") else None
     if old != data or mode is not None:
         put(path, data, mode, path.stat() if old is not None else None)
@@ -120,6 +118,18 @@ def write(wanted: dict[str, Any], data: bytes) -> dict[str, Any]:
         "before": digest(old) if old is not None else None, "after": digest(data), "created": old is None,
         "backup": str(backup) if backup else None, "text": text_of(old, 1 << 18) if old is not None else None,
     }  # fmt: skip
+
+
+def keep(path: Path, folder: Path, sha256: str) -> Path:
+    """Copy the file into the folder of backups; not root: into one under our own home."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except PermissionError:
+        folder = Path.home() / ".local/state/opsagent/backups" / folder.name
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    backup = folder / (str(path).strip("/").replace("/", "__") + "." + sha256[:12])
+    shutil.copy2(path, backup)
+    return backup
 
 
 def restore(wanted: dict[str, Any]) -> dict[str, Any]:
