@@ -205,3 +205,37 @@ def test_no_sglang_in_this_python() -> None:
     code, _out, err = it.call("/usr/bin/python3", "-m", "sglang.launch_server", "--model-path", "/srv/models/m")
     assert code == 1
     assert "No module named 'sglang'" in err
+
+
+def test_without_peer_access_the_first_collective_hangs() -> None:
+    it = lab()
+    it.host.gpus[0].p2p = False
+    sim = it.start("--tp", "2", *EXTRA)
+    it.until("sglang is using nccl", sim)
+    before = it.world.now()
+    while it.world.now() < before + 600:
+        pass
+    assert "Init torch distributed ends" not in it.log()
+    it.world.signal(it.host, sim.pid, 9)
+    assert it.ended(sim) == 137
+    good = it.world.spawn(
+        it.host,
+        ["/opt/sglang/bin/python", "-m", "sglang.launch_server", "--model-path", "/srv/models/m", "--tp", "2", *EXTRA],
+        env={"NCCL_P2P_DISABLE": "1"},
+        log="/root/good.log",
+    )
+    assert "ready to roll" in it.until("ready to roll", good, "/root/good.log")
+
+
+def test_flashinfer_needs_a_compiler_where_nothing_is_prebuilt() -> None:
+    it = lab("Qwen/Qwen3-8B", cards=1, settings={"engine": {"needs_nvcc": True}})
+    code, text = _fails(it)
+    assert code == 137
+    assert "Could not find nvcc and default cuda_home='/usr/local/cuda' doesn't exist" in text
+    sim = it.start("--attention-backend", "triton", log="/root/good.log")
+    assert "ready to roll" in it.until("ready to roll", sim, "/root/good.log")
+
+
+def test_an_fp8_checkpoint_has_no_kernels_on_an_ampere_card() -> None:
+    _code, text = _fails(lab("Qwen/Qwen3.6-27B-FP8"), "--tp", "2", *EXTRA)
+    assert "type fp8e4nv not supported in this architecture" in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import threading
 from typing import Any
@@ -9,7 +10,10 @@ from typing import Any
 import pytest
 from lab_engine.support import Lab, lab, records, replay
 
+from opsagent_lab.clock import LabClock
+from opsagent_lab.engine import preloaded
 from opsagent_lab.engine.serving import Server
+from opsagent_lab.world import World
 
 SPEC = [
     *("--tp", "2", "--context-length", "32768", "--speculative-algorithm", "NEXTN", "--speculative-num-steps", "1"),
@@ -206,3 +210,52 @@ def test_a_stopped_server_gives_everything_back() -> None:
 
 def test_nothing_fell_over(served: Lab) -> None:
     assert served.world.bugs == []
+
+
+def test_a_server_that_was_there_before_answers_at_once_and_has_a_past() -> None:
+    it = lab("Qwen/Qwen3-8B", cards=1, speed=100.0)
+    words = ["/opt/sglang/bin/python", "-m", "sglang.launch_server", "--model-path", "/srv/models/m", "--port", "30001"]
+    began = it.world.now()
+    sim = preloaded.start(it.world, it.host, words, log="/root/server.log", unit="old.service")
+    for _ in range(500):
+        if it.world.connect(it.host, "127.0.0.1", 30001):
+            break
+        threading.Event().wait(0.005)
+    code, out, _err = it.call("curl", "-sS", "http://127.0.0.1:30001/v1/models")
+    assert code == 0
+    assert json.loads(out)["data"][0]["id"] == "/srv/models/m"
+    assert sim.started == pytest.approx(began - 86_400, abs=60)
+    assert "ready to roll" in it.log()
+    assert it.world.gpu_used_mib(it.host.gpus[0]) > 20_000
+
+
+def test_a_restored_lab_goes_on_serving_as_the_same_server() -> None:
+    it = lab("Qwen/Qwen3-8B", cards=1)
+    sim = it.start()
+    it.until("ready to roll", sim)
+    seed = json.loads(it.call("curl", "-sS", "http://127.0.0.1:30000/server_info")[1])["random_seed"]
+    it.world.closing = True
+    saved = copy.deepcopy(it.host)
+    world = World({"gpu": saved}, LabClock(3000.0, epoch=it.world.now()), it.world.registry)
+    again = Lab(world, saved)
+    entry = saved.processes[sim.pid]
+    world.spawn(saved, list(entry.argv), sim=entry)
+    for _ in range(500):
+        if world.connect(saved, "127.0.0.1", 30000):
+            break
+        threading.Event().wait(0.005)
+    before = len(again.log())
+    info = json.loads(again.call("curl", "-sS", "http://127.0.0.1:30000/server_info")[1])
+    assert info["random_seed"] == seed
+    assert "Load weight" not in again.log()[before:]
+    assert len([p for p in saved.processes.values() if p.title]) == 2
+
+
+def test_orphans_keep_their_memory_when_the_scenario_says_so() -> None:
+    it = lab("Qwen/Qwen3-8B", cards=1, settings={"engine": {"orphans": True}})
+    sim = it.start()
+    it.until("ready to roll", sim)
+    it.world.signal(it.host, sim.pid, 9)
+    assert it.ended(sim) == 137
+    assert [p.title for p in it.host.processes.values()] == ["sglang::scheduler", "sglang::detokenizer"]
+    assert it.world.gpu_used_mib(it.host.gpus[0]) > 20_000

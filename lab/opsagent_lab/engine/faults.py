@@ -60,9 +60,18 @@ def kernel_trouble(launch: Launch, *, at: str) -> Trouble | None:
     if launch.shape.quant == "fp8" and sm < 89:
         inner = "type fp8e4nv not supported in this architecture. The supported fp8 dtypes are ('fp8e4b15', 'fp8e5')"
         return _inside_capture(f"at 1:0:\n{inner}", f"ValueError: {inner}", "quant-format-gpu-unsupported", at)
+    if not launch.nvcc and launch.settings.attention_backend == "flashinfer":
+        inner = "Could not find nvcc and default cuda_home='/usr/local/cuda' doesn't exist"
+        return _inside_capture(inner, f"RuntimeError: {inner}", "cuda-toolkit-not-found", at)
     if runs_on(launch.kernel_archs, sm):
         return None
     return _inside_capture(NO_KERNEL, f"torch.AcceleratorError: {NO_KERNEL}", "kernel-arch-missing", at)
+
+
+def hangs(launch: Launch) -> bool:
+    """Whether the first collective never ends: peer copies that the machine cannot do, and nobody switched them off."""
+    off = launch.settings.env.get("NCCL_P2P_DISABLE") == "1"
+    return launch.settings.tp > 1 and not launch.p2p and not off
 
 
 def _inside_capture(message: str, inner: str, cause: str, at: str) -> Trouble:

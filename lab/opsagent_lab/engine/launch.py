@@ -54,6 +54,10 @@ class Launch:
     torchcodec: str = "missing"
     """`missing`, `no-ffmpeg` (the scary OSError) or `ok`."""
     nccl: str = "2.28.9"
+    p2p: bool = True
+    """False: copies between cards hang (no NVLink, an IOMMU in the way) unless P2P is switched off."""
+    nvcc: bool = True
+    """Whether kernels that are not prebuilt can be compiled."""
     load_mib_s: float = 1200.0
     """How fast the disk delivers weights."""
 

@@ -37,6 +37,18 @@ class Run:
     children: list[SimProcess] = field(default_factory=list)
     quiet: bool = False
     """True while a restored lab goes through what was printed before it was saved."""
+    past: float | None = None
+    """The moment at which a preloaded server is while it goes through its loading without waiting."""
+
+    def when(self) -> float:
+        return self.process.now if self.past is None else self.past
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, unless all this happened long ago."""
+        if self.past is not None:
+            self.past += seconds
+        elif not self.quiet:
+            self.process.sleep(seconds)
 
     # -- printing
 
@@ -44,7 +56,7 @@ class Run:
         if self.quiet:
             return
         rank = "" if say.rank is None else f" TP{say.rank}"
-        head = f"[{stamp(self.process.now)}{rank}] " if say.stamp else ""
+        head = f"[{stamp(self.when())}{rank}] " if say.stamp else ""
         self.process.write_err(f"{head}{say.text}{say.end}")
 
     def log(self, text: str) -> None:
@@ -108,8 +120,9 @@ def launch_server(process: Process, arguments: list[str]) -> int:
         return 1
     run = Run(process, version, prefix, venvs.site(prefix, venv), venvs.std(venv))
     run.quiet = bool(process.sim.memo.get("events"))
-    if not run.quiet:
-        process.sleep(boot.IMPORT_SECONDS)
+    if process.sim.memo.get("preloaded") and not run.quiet:
+        run.past = float(process.sim.memo["born"])
+    run.sleep(boot.IMPORT_SECONDS)
     run.line(boot.banner(run.site))
     try:
         values = command_line.read(version, arguments)
@@ -200,6 +213,8 @@ def _launch(run: Run, settings: Settings, shape: Shape, model: ModelDir, gpus: t
         torch_archs=tuple(venv.arch_list),
         kernel_archs=venvs.kernel_archs(venv),
         torchcodec="missing" if not codec else "ok" if "ffmpeg" in run.process.host.packages else "no-ffmpeg",
+        p2p=all(card.p2p for card in run.cards[: settings.tp]),
+        nvcc=not engine.get("needs_nvcc") or run.process.files.exists("/usr/local/cuda/bin/nvcc"),
         load_mib_s=float(engine.get("load_mib_s", 1200.0)),
     )
 
@@ -260,8 +275,8 @@ def _wait(run: Run, event: Wait) -> None:
     """Sleep in small steps, so that a scheduler's death is noticed."""
     left = event.seconds
     while left > 0:
-        step = min(left, 2.0)
-        run.process.sleep(step)
+        step = left if run.past is not None else min(left, 2.0)
+        run.sleep(step)
         left -= step
         if run.children and run.dead_child() is not None:
             return

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
-from opsagent_lab.engine import budget, memory, noise, progress, tensors
+from opsagent_lab.engine import budget, faults, memory, noise, progress, tensors
 from opsagent_lab.engine.card import GIB
 from opsagent_lab.engine.faults import Fault, kernel_trouble, shard_trouble, startup_trouble
 from opsagent_lab.engine.launch import Event, Hold, Launch, Limits, Say, Trouble, Wait
@@ -65,6 +65,8 @@ def connect(launch: Launch) -> Generator[Event, None, Loaded]:
         yield Wait(0.9, "distributed")
         if launch.settings.tp > 1:
             yield first(launch, f"sglang is using nccl=={launch.nccl}")
+            if faults.hangs(launch):
+                yield Wait(float("inf"), "hang")
         took = ranks.distribute()
     except DoesNotFit as problem:
         raise Fault(memory.out_of_memory(problem, "weights-oom", "oom-weight-load")) from problem
