@@ -42,7 +42,7 @@ def parse_list(text: str) -> list[Container]:
     found = []
     for line in text.splitlines()[1:]:
         words = line.split()
-        if len(words) >= 2 and words[0].isdigit():
+        if len(words) >= 2 and re.fullmatch(r"[0-9]+", words[0]):
             lock = line[22:35].strip() if len(words) > 3 else ""
             found.append(
                 Container(ctid=int(words[0]), status=words[1], lock=lock, name=words[-1] if len(words) > 2 else "")

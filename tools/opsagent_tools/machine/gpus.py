@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
-from typing import Any
-
 from pydantic import BaseModel
 
 from opsagent_tools.host import Host, argv
@@ -104,10 +100,11 @@ def parse_module(text: str) -> str | None:
 def parse_query(text: str) -> list[Gpu]:
     """Lines of `nvidia-smi --query-gpu=FIELDS --format=csv,noheader,nounits`."""
     cards = []
-    for row in csv.reader(io.StringIO(text), skipinitialspace=True):
+    for line in text.splitlines():
+        row = [cell.strip() for cell in line.split(",")]
         if len(row) != len(FIELDS.split(",")):
             continue
-        index, uuid, name, bus, total, used, free, capability, ecc, _driver = (cell.strip() for cell in row)
+        index, uuid, name, bus, total, used, free, capability, ecc, _driver = row
         cards.append(Gpu(
             index=_int(index), uuid=uuid, name=short_name(name), pci=address(bus), memory_total_mib=_int(total),
             memory_used_mib=_int(used), memory_free_mib=_int(free), ecc={"Enabled": True, "Disabled": False}.get(ecc),
@@ -119,11 +116,11 @@ def parse_query(text: str) -> list[Gpu]:
 def parse_apps(text: str) -> dict[str, list[Holder]]:
     """Lines of `--query-compute-apps=gpu_uuid,pid,process_name,used_memory`, by the card's uuid."""
     found: dict[str, list[Holder]] = {}
-    for row in csv.reader(io.StringIO(text), skipinitialspace=True):
-        if len(row) == 4 and _int(row[1]) is not None:
-            found.setdefault(row[0].strip(), []).append(
-                Holder(pid=int(row[1]), name=row[2].strip(), used_mib=_int(row[3]))
-            )
+    for line in text.splitlines():
+        row = re.fullmatch(r"\s*([^,\s]+)\s*,\s*([0-9]+)\s*,(.*),([^,]*)", line)  # a program's path may hold commas
+        if row:
+            holder = Holder(pid=int(row[2]), name=row[3].strip(), used_mib=_int(row[4]))
+            found.setdefault(row[1], []).append(holder)
     return found
 
 
@@ -163,10 +160,10 @@ def used_mib(host: Host) -> dict[int, int] | None:
     done = argv(host, "nvidia-smi", "--query-gpu=index,memory.used", "--format=csv,noheader,nounits", timeout_s=60)
     if not done.ok:
         return None
-    pairs = [line.split(",") for line in done.stdout.splitlines() if line.count(",") == 1]
-    return {int(index): int(used) for index, used in pairs if used.strip().isdigit() and index.strip().isdigit()}
+    pairs = (re.fullmatch(r"\s*([0-9]+)\s*,\s*([0-9]+)\s*", line) for line in done.stdout.splitlines())
+    return {int(pair[1]): int(pair[2]) for pair in pairs if pair}
 
 
 def _int(text: str) -> int | None:
-    cell: Any = text.strip()
-    return int(cell) if re.fullmatch(r"-?\d+", cell) else None
+    cell = text.strip()
+    return int(cell) if re.fullmatch(r"[0-9]+", cell) else None

@@ -59,7 +59,7 @@ def parse_ss(text: str) -> list[Listener]:
             continue
         address, _, port = words[3].rpartition(":")
         user = re.search(r'\("([^"]*)",pid=(\d+)', line)
-        if port.isdigit():
+        if re.fullmatch(r"[0-9]{1,5}", port):
             address = address.strip("[]").split("%")[0]
             found.append(Listener(address=address, port=int(port), pid=int(user[2]) if user else None,
                                   process=user[1] if user else ""))  # fmt: skip

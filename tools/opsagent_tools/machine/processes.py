@@ -40,7 +40,7 @@ def parse_ps(text: str) -> list[Process]:
     found = []
     for line in text.splitlines():
         words = line.split(None, 7)
-        if len(words) == 8 and all(word.isdigit() for word in (*words[:4], words[5])):
+        if len(words) == 8 and all(re.fullmatch(r"[0-9]+", word) for word in (*words[:4], words[5])):
             pid, parent, group, session = (int(word) for word in words[:4])
             found.append(Process(pid=pid, parent=parent, group=group, session=session, user=words[4], age_s=int(words[5]),
                                  state=words[6], argv=words[7].split()))  # fmt: skip

@@ -87,7 +87,7 @@ def parse_df(text: str) -> list[Disk]:
     found = []
     for line in text.splitlines()[1:]:
         words = line.split(None, 5)
-        if len(words) == 6 and words[1].isdigit() and words[3].isdigit():
+        if len(words) == 6 and re.fullmatch(r"[0-9]+ [0-9]+", f"{words[1]} {words[3]}"):
             if words[0] in REAL and words[5] not in ("/", "/dev/shm"):
                 continue
             found.append(Disk(mount=words[5], source=words[0], size=int(words[1]), free=int(words[3])))
