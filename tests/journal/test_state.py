@@ -148,16 +148,18 @@ def test_a_call_binds_its_result_by_name() -> None:
 
 
 def test_waiting_is_not_working_and_away_is_neither() -> None:
-    times = iter([0, 10, 40, 41, 50, 59])
+    times = iter([0, 10, 40, 41, 45, 50, 55, 59])
     journal = MemoryJournal(now=lambda: TS.format(next(times)))
     journal.append("call.intent", call=call("c1"))
     journal.append("approval.requested", call="c1")
     journal.append("approval.decided", call="c1", answer="approve")
+    journal.append("approval.requested", call="c1")
     journal.append("run.finished", status="waiting-approval", exit_code=4)
+    journal.append("approval.decided", call="c1", answer="approve")
     journal.append("run.resumed")
     journal.append("note")
     usage = journal.state.usage
-    assert (usage.wall_s, usage.waiting_s, usage.away_s, usage.working_s) == (50.0, 30.0, 9.0, 20.0)
+    assert (usage.wall_s, usage.waiting_s, usage.away_s, usage.working_s) == (49.0, 34.0, 10.0, 15.0)
 
 
 def test_missing_token_counts_are_unknown_not_zero() -> None:

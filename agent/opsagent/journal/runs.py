@@ -28,6 +28,8 @@ def new_run(out: Path | None = None, *, root: Path | None = None) -> tuple[str, 
     Raises InputError when the folder cannot be made or holds a run.
     """
     root = root or runs_root()
+    if out is not None and (out / EVENTS).exists():
+        raise InputError("this folder holds a run already", where=str(out), hint="`opsagent resume` goes on with it")
     try:
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
         for length in (2, 2, 2, 3, 4, 6):

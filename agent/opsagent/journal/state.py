@@ -113,6 +113,8 @@ class RunState:
     first_ts: str = ""
     last_ts: str = ""
     waiting_since: str = ""
+    ended_ts: str = ""
+    """When the last process ended, until another one goes on."""
 
     @property
     def waiting(self) -> list[CallState]:
@@ -151,9 +153,10 @@ def apply(state: RunState, event: Event) -> None:
     if not state.first_ts:
         state.first_ts = event.ts
     elif event.type == "run.resumed":
-        state.usage.away_s += seconds_between(state.last_ts, event.ts)
+        state.usage.away_s += seconds_between(state.ended_ts or state.last_ts, event.ts)
     state.last_ts = event.ts
-    state.usage.wall_s = max(0.0, seconds_between(state.first_ts, event.ts) - state.usage.away_s)
+    if not state.ended_ts or event.type == "run.resumed":
+        state.usage.wall_s = max(0.0, seconds_between(state.first_ts, event.ts) - state.usage.away_s)
     step = _HANDLERS.get(event.type)
     if step is not None:
         step(state, event)
@@ -167,12 +170,14 @@ def _run_started(state: RunState, event: Event) -> None:
 
 def _run_resumed(state: RunState, event: Event) -> None:
     state.resumes += 1
-    state.status, state.exit_code, state.waiting_since = "", None, ""
+    state.status, state.exit_code, state.waiting_since, state.ended_ts = "", None, "", ""
 
 
 def _run_finished(state: RunState, event: Event) -> None:
     state.status = str(event.data.get("status", ""))
     state.exit_code = event.data.get("exit_code")
+    state.ended_ts = event.ts
+    _stop_waiting(state, event)
 
 
 def _step_entered(state: RunState, event: Event) -> None:
@@ -218,10 +223,14 @@ def _approval_requested(state: RunState, event: Event) -> None:
         state.waiting_since = event.ts
 
 
-def _approval_decided(state: RunState, event: Event) -> None:
+def _stop_waiting(state: RunState, event: Event) -> None:
     if state.waiting_since:
         state.usage.waiting_s += seconds_between(state.waiting_since, event.ts)
         state.waiting_since = ""
+
+
+def _approval_decided(state: RunState, event: Event) -> None:
+    _stop_waiting(state, event)
     call = _call_of(state, event)
     if call is None:
         return
