@@ -61,11 +61,11 @@ lxc.mount.entry: /dev/nvidia-uvm dev/nvidia-uvm none bind,optional,create=file
 """
 
 PS = """\
-      1       0       1       1 root                               900 Ss   /sbin/init
-     77       1      77      77 root                               800 Sl   python -m sglang.launch_server --model-path /srv/m --port 30000
-     78      77      77      77 root                               790 Rl   sglang::scheduler_TP0
-     90       1      80      80 root                             90000 Zl   sglang::scheduler_TP1
-     91       1      80      80 root                             90000 Sl   sglang::detokenizer
+      1       0       1       1 root 900 Ss   /sbin/init
+     77       1      77      77 root 800 Sl   python -m sglang.launch_server --model-path /srv/m --port 30000
+     78      77      77      77 root 790 Rl   sglang::scheduler_TP0
+     90       1      80      80 root 90000 Zl   sglang::scheduler_TP1
+     91       1      80      80 root 90000 Sl   sglang::detokenizer
     100       1     100     100 op                                   5 S+   grep sglang.launch_server
 """
 

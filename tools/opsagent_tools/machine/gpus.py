@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+
 from pydantic import BaseModel
 
 from opsagent_tools.host import Host, argv
