@@ -128,3 +128,29 @@ def test_sockets_and_a_get(it: Lab) -> None:
     assert got["status"] == 200
     nobody = {"op": "get", "url": "http://127.0.0.1:9/", "timeout": 5}
     assert _ask(it, "net", nobody) == _real("net", nobody)
+
+
+def test_a_model_directory_is_described_as_the_real_script_describes_it(tmp_path: Path) -> None:
+    """The small files and the beginnings of the shards are written out; sparse files give them their real lengths."""
+    name = "model-00002-of-00005.safetensors"
+    it = lab("Qwen/Qwen3-8B", cards=1, truncated=(name,), missing=("model-00005-of-00005.safetensors",))
+    files = it.world.files(it.host)
+    for path, node in files.walk("/srv/models/m"):
+        if node.kind == "file":
+            with (tmp_path / Path(path).name).open("wb") as out:
+                out.write(node.data)
+                out.truncate(node.size)
+    ours = _ask(it, "model_files", {"path": "/srv/models/m"})
+    theirs = _real("model_files", {"path": str(tmp_path)})
+    assert ours.keys() == theirs.keys()
+    for key in ours.keys() - {"path", "free_bytes"}:
+        assert ours[key] == theirs[key], key
+    states = [shard["state"] for shard in ours["shards"]]
+    assert states == ["", "truncated", "", "", "missing"]
+
+
+def test_the_model_of_the_story_is_whole() -> None:
+    told = _ask(lab(), "model_files", {"path": "/srv/models/m"})
+    assert (told["tensors"], told["bytes"]) == (1199, 55_562_855_904)
+    assert all(shard["state"] == "" for shard in told["shards"])
+    assert _ask(lab(), "model_files", {"path": "/nowhere"})["found"] is False

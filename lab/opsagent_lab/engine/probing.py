@@ -8,6 +8,7 @@ from typing import Any
 from opsagent_lab.engine.probe_env import probe_venv, probe_venvs
 from opsagent_lab.engine.probe_files import probe_file
 from opsagent_lab.engine.probe_job import probe_job
+from opsagent_lab.engine.probe_model import probe_model_files
 from opsagent_lab.engine.probe_net import probe_net
 from opsagent_lab.program import Process
 
@@ -25,6 +26,7 @@ class ProbeError(Exception):
 PROBES: dict[str, Probe] = {
     "file": probe_file,
     "job": probe_job,
+    "model_files": probe_model_files,
     "net": probe_net,
     "venv": probe_venv,
     "venvs": probe_venvs,
