@@ -75,7 +75,8 @@ def replay(record: dict[str, Any], version: str = "0.5.11") -> Replayed:
         generation_config=False,
         generic_tokenizer="--skip-tokenizer-init" not in record["flags"],
     )
-    out.lines += boot.banner("SITE").text.split("\n")
+    for first in boot.banner("SITE", version):
+        out.lines += first.text.split("\n")
 
     def say(event: Say) -> None:
         rank = "" if event.rank is None else f" TP{event.rank}"

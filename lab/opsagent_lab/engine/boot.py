@@ -17,9 +17,11 @@ IMPORT_SECONDS = 9.0
 SPAWN_SECONDS = 14.0
 
 
-def banner(site: str) -> Say:
-    """Printed before anything else when it was started as `-m sglang.launch_server`."""
-    return Say(noise.DEPRECATED_ENTRY.format(site=site), stamp=False)
+def banner(site: str, version: str = "0.5.11") -> Iterator[Say]:
+    """Printed before anything else when it was started as `-m sglang.launch_server` (0.5.9 says nothing)."""
+    line = {"0.5.10": 51, "0.5.11": 54, "0.5.23": 71}.get(version)
+    if line is not None:
+        yield Say(noise.DEPRECATED_ENTRY.format(site=site, line=line), stamp=False)
 
 
 def refused(refusal: Refusal, site: str, std: str) -> Say:

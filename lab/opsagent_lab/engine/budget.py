@@ -137,7 +137,9 @@ def _pool_message(s: Settings, post: int, pre: int, slots: int | None) -> str:
     if slots is not None:
         return (
             "Not enough GPU memory for hybrid (mamba/linear-attention) state cache. "
-            f"Computed max_mamba_cache_size={slots} from the available memory budget."
+            f"Computed max_mamba_cache_size={slots} (total_rest_memory={(post - pre * (1 - s.mem_fraction)) / GIB:.2f} GB). "
+            "Try: (1) reduce --max-running-requests, (2) increase --mem-fraction-static, "
+            "(3) reduce --speculative-num-draft-tokens, or (4) use GPUs with more memory."
         )
     least = 1 - post / pre
     return (

@@ -123,7 +123,8 @@ def launch_server(process: Process, arguments: list[str]) -> int:
     if process.sim.memo.get("preloaded") and not run.quiet:
         run.past = float(process.sim.memo["born"])
     run.sleep(boot.IMPORT_SECONDS)
-    run.line(boot.banner(run.site))
+    for say in boot.banner(run.site, version):
+        run.line(say)
     try:
         values = command_line.read(version, arguments)
     except command_line.Usage as usage:

@@ -56,14 +56,14 @@ def _pools(launch: Launch, state: Loaded) -> Iterator[Event]:
         kind = "ValueError" if problem.detail.startswith("Loaded weights") else "RuntimeError"
         raise Fault(Trouble("pool", kind, problem.detail, "kv-pool-no-room")) from problem
     if z.requests == 0:
-        raise Fault(Trouble("pool", "RuntimeError", _too_small(z, s.mem_fraction), "hybrid-spec-state-reserve"))
+        raise Fault(Trouble("pool", "RuntimeError", _too_small(launch, z), "hybrid-spec-state-reserve"))
     asked = s.max_running
     if z.slots is not None and asked is not None and z.requests < asked:
         yield first(
             launch,
             f"max_running_requests is capped to {z.requests} by the mamba state cache (max_mamba_cache_size={z.slots}, "
-            f"{budget.slots_per_request(s)} state slots per request). To raise it: increase --max-mamba-cache-size or "
-            "--mamba-full-memory-ratio.",
+            f"{budget.slots_per_request(s)} state slots per request). To raise it: increase --mamba-full-memory-ratio or "
+            "--max-mamba-cache-size, or halve the state size with --mamba-ssm-dtype bfloat16.",
         )
     try:
         ranks.pools(z)
@@ -75,17 +75,19 @@ def _pools(launch: Launch, state: Loaded) -> Iterator[Event]:
         yield from everywhere(launch, loading.mamba_line(launch, z))
     yield from everywhere(launch, _kv_line(launch, z.tokens, shape.attention_layers))
     if s.spec and shape.draft_layers:
-        yield from everywhere(launch, _kv_line(launch, z.tokens, shape.draft_layers))
+        yield from everywhere(launch, "draft " + _kv_line(launch, z.tokens, shape.draft_layers))
         ranks.give(tensors.draft_shared(shape, s.tp))
     for r in launch.ranks:
         yield Say(f"Memory pool end. avail mem={ranks.cards[r].free_gib:.2f} GB", rank_of(launch, r))
     yield from holds(ranks)
 
 
-def _too_small(z: budget.Sizing, fraction: float) -> str:
+def _too_small(launch: Launch, z: budget.Sizing) -> str:
     return (
         "Hybrid (mamba/linear-attention) state cache is too small to serve any requests. "
-        f"Computed max_mamba_cache_size={z.slots} with --mem-fraction-static={fraction}."
+        f"max_mamba_cache_size={z.slots}, mamba_ratio={budget.slots_per_request(launch.settings)}, "
+        f"resulting max_num_reqs={z.requests}. Try: (1) reduce --max-running-requests, "
+        "(2) increase --mem-fraction-static, or (3) use GPUs with more memory."
     )
 
 
@@ -98,31 +100,37 @@ def _kv_line(launch: Launch, tokens: int, layers: int) -> str:
 
 
 def _graphs(launch: Launch, state: Loaded) -> Iterator[Event]:
-    s, ranks, z = launch.settings, state.ranks, state.sizing
+    s, z = launch.settings, state.sizing
     assert z is not None
-    sizes = defaults.captured(defaults.graph_sizes(s.graph_max_bs, spec=s.spec is not None), z.requests)
-    names = ["target decode"] + (["draft decode", "draft extend"] if s.spec else [])
     trouble = kernel_trouble(launch, at="graphs")
     if trouble:
         raise Fault(trouble)
-    for i, name in enumerate(names):
+    if s.piecewise:
+        sizes = defaults.piecewise_sizes(s.chunked)
+        head = f"backend=breakable, num_tokens={sizes}"
+        yield from _capture(launch, state, "target prefill", head, "", round(0.004 * len(sizes) * GIB))
+    sizes = defaults.captured(defaults.graph_sizes(s.graph_max_bs, spec=s.spec is not None), z.requests)
+    head = f"backend=full, num_tokens_per_req={max(1, s.spec_tokens)}"
+    for i, name in enumerate(["target decode"] + (["draft decode", "draft extend"] if s.spec else [])):
         size = memory.graph_bytes(launch, sizes) if i == 0 else memory.draft_graph_bytes(sizes)
-        for r in launch.ranks:
-            yield Say(
-                f"Capture {name} CUDA graph begin. backend=full, num_tokens_per_req={max(1, s.spec_tokens)}, "
-                f"avail mem={ranks.cards[r].free_gib:.2f} GB",
-                rank_of(launch, r),
-            )
-        try:
-            ranks.take(size)
-        except DoesNotFit as problem:
-            raise Fault(memory.out_of_memory(problem, "draft-oom", "oom-graph-capture")) from problem
-        yield Wait(6, "graphs")
-        state.graph += size
-        for r in launch.ranks:
-            yield Say(
-                f"Capture {name} CUDA graph end. bs={sizes}, elapsed=6.00 s, mem usage={size / GIB:.2f} GB, "
-                f"avail mem={ranks.cards[r].free_gib:.2f} GB.",
-                rank_of(launch, r),
-            )
+        yield from _capture(launch, state, name, head, f"bs={sizes}, ", size)
+
+
+def _capture(launch: Launch, state: Loaded, name: str, head: str, tail: str, size: int) -> Iterator[Event]:
+    ranks = state.ranks
+    for r in launch.ranks:
+        free = ranks.cards[r].free_gib
+        yield Say(f"Capture {name} CUDA graph begin. {head}, avail mem={free:.2f} GB", rank_of(launch, r))
+    try:
+        ranks.take(size)
+    except DoesNotFit as problem:
+        raise Fault(memory.out_of_memory(problem, "draft-oom", "oom-graph-capture")) from problem
+    yield Wait(6, "graphs")
+    state.graph += size
+    for r in launch.ranks:
+        yield Say(
+            f"Capture {name} CUDA graph end. {tail}elapsed=6.00 s, mem usage={size / GIB:.2f} GB, "
+            f"avail mem={ranks.cards[r].free_gib:.2f} GB.",
+            rank_of(launch, r),
+        )
     yield from holds(ranks)

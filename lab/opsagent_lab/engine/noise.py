@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 from opsagent_lab.engine.launch import Launch, ModelDir, Say
 
-DEPRECATED_ENTRY = """\
-{site}/sglang/launch_server.py:54: UserWarning: 'python -m sglang.launch_server' is still supported, but 'sglang serve' is \
-the recommended entrypoint.
-  Example: sglang serve --model-path <model> [options]
-  warnings.warn("""
+DEPRECATED_ENTRY = (
+    "{site}/sglang/launch_server.py:{line}: UserWarning: 'python -m sglang.launch_server' is still supported, but "
+    "'sglang serve' is the recommended entrypoint.\n  Example: sglang serve --model-path <model> [options]\n  warnings.warn("
+)
 
 _USE_FAST = (
     "[transformers] The `use_fast` parameter is deprecated and will be removed in a future version. Use "

@@ -164,13 +164,18 @@ def _memory(s: Settings, values: Mapping[str, Value], shape: Shape, gpus: Sequen
     s.graph_max_bs = _int(values, "cuda_graph_max_bs") or _int(values, "cuda_graph_max_bs_decode") or graphs
     if s.modern and s.max_running is not None:
         s.graph_max_bs = min(s.graph_max_bs, s.max_running)
+    off = _str(values, "cuda_graph_backend_prefill") == "disabled"
     s.piecewise = (
-        s.version in ("0.5.10", "0.5.11")
-        and not s.piecewise_asked_off
-        and shape.vision is None
-        and not s.torch_compile
-        and not shape.hybrid
-    ) or (s.version == "0.5.9" and _on(values, "enable_piecewise_cuda_graph"))
+        (s.modern and s.graphs and not off)
+        or (
+            s.version in ("0.5.10", "0.5.11")
+            and not s.piecewise_asked_off
+            and shape.vision is None
+            and not s.torch_compile
+            and not shape.hybrid
+        )
+        or (s.version == "0.5.9" and _on(values, "enable_piecewise_cuda_graph"))
+    )
     asked = values.get("mem_fraction_static")
     s.mem_fraction = float(str(asked)) if asked is not None else defaults.mem_fraction(s, shape, total)
 
