@@ -7,7 +7,7 @@ the model. A lost link is an unknown outcome, settled by the tool's recovery cla
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -236,7 +236,9 @@ def _run_tool(run: Run, ready: Prepared, blobs: dict[str, str]) -> dict[str, Any
     def real() -> BaseModel:
         context = Context(
             run_id=run.id, call_id=call.id, clock=run.clock, keep=keep, stopped=run.stopped, secrets=run.secrets,
-            progress=lambda progress: run.watcher.on_progress(call, progress),
+            progress=lambda progress: run.watcher.on_progress(
+                call, replace(progress, text=run.journal.redactor.clean(progress.text))
+            ),
             history=run.history.get(call.host, {}), lookup=run.open_host,
         )  # fmt: skip
         result = ready.tool.run(run.open_host(call.role), ready.args, context)
@@ -292,7 +294,7 @@ def _failed(run: Run, call: Call, error: OpsError) -> Outcome:
         "call.failed", call=call.id, what=error.what, where=error.where, hint=error.hint,
         exit_code=int(error.exit_code), cause=cause,
     )  # fmt: skip
-    return Outcome(False, event.id, error=error.what, hint=error.hint, cause=cause)
+    return Outcome(False, event.id, error=event.data["what"], hint=event.data["hint"], cause=cause)
 
 
 def _refused(run: Run, ready: Prepared, reason: str, *, by: str) -> Outcome:

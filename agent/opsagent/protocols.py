@@ -10,6 +10,7 @@ from opsagent.call import Call, Decision, Verdict
 
 if TYPE_CHECKING:
     from opsagent.journal.state import RunState
+    from opsagent.redact import Redactor
 
 Message = dict[str, Any]
 """One Chat Completions message (`role`, `content`, `tool_calls`, `tool_call_id`)."""
@@ -73,6 +74,11 @@ class Journal(Protocol):
 
     @property
     def state(self) -> RunState: ...
+
+    @property
+    def redactor(self) -> Redactor:
+        """Cleans what does not go through the journal: progress, the screen, error texts."""
+        ...
 
     def append(self, type: str, /, **data: Any) -> Event: ...
 

@@ -214,6 +214,8 @@ def _waiting_event(run: Run, call_id: str) -> list[str]:
 def close_run(session: Session, code: ExitCode, failed: Claim | None) -> StatusReport:
     """Write `run.finished` and the report beside the journal."""
     run = session.run
+    if failed is not None:
+        failed = failed.model_copy(update={"text": run.journal.redactor.clean(failed.text)})
     report = build(run.journal.state, list(run.journal.events()), exit_code=int(code), failed=failed)
     run.emit("run.finished", status=report.status, exit_code=int(code), failed=failed.model_dump() if failed else None)
     write_report(session.folder, report)

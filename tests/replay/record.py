@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,9 +13,11 @@ from opsagent.autopilot import Autopilot
 from opsagent.journal import FileJournal
 from opsagent.progress import Progress
 from opsagent.protocols import Model
+from opsagent.redact import Redactor
 from opsagent.run import Run
 from opsagent.runbook.parse import parse
 from opsagent.session import Session, conduct
+from opsagent_tools.tool import Tool
 
 TWO_STEPS = """
     ## Raise {#raise}
@@ -43,16 +46,17 @@ TWO_STEPS = """
 
 def record(
     folder: Path, body: str = TWO_STEPS, *, host: CounterHost | None = None, gate: ScriptedGate | None = None,
-    model: Model | None = None, resume: bool = False, **more: Any,
+    model: Model | None = None, resume: bool = False, redactor: Redactor | None = None,
+    tools: Mapping[str, Tool[Any, Any]] = TOOLS, **more: Any,
 ) -> Run:  # fmt: skip
     """Run (or resume) the counter's runbook in a folder, to its end or to the signal that ends the process."""
     text = HEAD + textwrap.dedent(body)
     runbook, _faults = parse(text, "count.md")
     assert runbook is not None
-    journal = FileJournal.resume(folder) if resume else FileJournal.create(folder)
+    journal = FileJournal.resume(folder, redactor) if resume else FileJournal.create(folder, redactor)
     counter = host or CounterHost()
     run = Run(
-        id="t1", runbook=runbook, journal=journal, gate=gate or ScriptedGate(), tools=TOOLS,
+        id="t1", runbook=runbook, journal=journal, gate=gate or ScriptedGate(), tools=tools,
         role_names={"box": "box"}, open_host=lambda _role: counter, progress=Progress.of(journal.events()), **more,
     )  # fmt: skip
     if resume:
