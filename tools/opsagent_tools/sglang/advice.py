@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from opsagent_tools.sglang.allocator import GIB
 from opsagent_tools.sglang.arguments import Arguments, apply_change, read_arguments
 from opsagent_tools.sglang.case import Assessment, Case, Failed, assess
+from opsagent_tools.sglang.explain import binding, limits_of, per_gpu
 from opsagent_tools.sglang.frontier import Frontier, Point, explore
 from opsagent_tools.sglang.interval import intervals_of
 from opsagent_tools.sglang.judge import judge
@@ -105,19 +106,24 @@ def propose(case: Case, arguments: Arguments, start: list[Move], frontier: Front
             continue
         intervals = intervals_of(case, read.values, found)
         tokens, running = intervals.max_total_num_tokens, intervals.max_running_requests
-        assert tokens is not None and running is not None
+        if tokens is None or running is None:
+            continue
         if tokens[0] < (wish.context or 0) or running[0] < (wish.concurrency or 0):
             continue
         budget = found.budget
         return Proposal(
             flags=flags,
-            limits=_limits(budget.tokens, budget.running, budget.context),
+            limits=limits_of(found) or _limits(budget.tokens, budget.running, budget.context),
             interval=tokens,
             meets_wish=True,
             full_contexts_at_once=min(budget.tokens // max(1, budget.context), budget.running),
             change=change,
             why=merged([*start, point.move]).why,
             cost=_cost(point, 0.0),
+            per_gpu_gib=per_gpu(found),
+            intervals=intervals,
+            binding_constraint=binding(case, found, None),
+            mem_fraction_static=round(found.settings.mem_fraction, 6),
         )
     return None
 
@@ -188,7 +194,8 @@ def balance_of(case: Case, found: Assessment, wish: Wish) -> Balance | None:
     ratio = (slots + draft) * budget.state.per_request / budget.price.cell / max(1, tokens)
     note = "neither pool binds first at this ratio"
     if ratio < 0.1:
-        note = f"requests this long need little state: pin --max-mamba-cache-size {(wish.concurrency or 1) * slots} and leave the rest to KV"
+        pinned = (wish.concurrency or 1) * slots
+        note = f"requests this long need little state: pin --max-mamba-cache-size {pinned}, leave the rest to KV"
     return Balance(
         ratio=settings.mamba_ratio,
         balanced_ratio=round(ratio, 3),

@@ -1,6 +1,8 @@
-"""What comes after the pools: workspaces, the draft model and CUDA graphs. SGLang has no formula for graphs; this is an estimate.
+"""What comes after the pools: workspaces, the draft model and CUDA graphs. SGLang has no formula for graphs; this is
+an estimate.
 
-Fitted on launches of 0.5.11 on H200 and public logs (docs/planner.md); it decides only whether a launch dies in graph capture, and
+Fitted on launches of 0.5.11 on H200 and public logs (docs/planner.md); it decides only whether a launch dies in
+graph capture, and
 says how much memory will be spare.
 """
 
@@ -34,6 +36,9 @@ class After:
     lowest: float = 0.0
     """Least free memory between the pools and readiness."""
     end: float = 0.0
+
+
+NO_AFTER = After()
 
 
 def after_pools(

@@ -2,7 +2,8 @@
 
 SGLang's "mem usage" lines and its budget read the driver's free memory, so sizes must be rounded as the allocator rounds
 them (PyTorch 2.x c10/cuda/CUDACachingAllocator.cpp): blocks are multiples of 512 B; requests up to 1 MiB share segments of
-2 MiB, requests under 10 MiB share segments of 20 MiB, larger ones get a segment of their own, rounded up to 2 MiB. Free memory is
+2 MiB, requests under 10 MiB share segments of 20 MiB, larger ones get a segment of their own, rounded up to 2 MiB.
+Free memory is
 given back by whole segments only, so what stays behind from a conversion can hold on to one.
 """
 

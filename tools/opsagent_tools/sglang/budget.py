@@ -24,7 +24,8 @@ from opsagent_tools.sglang.state import StateSize
 from opsagent_tools.sglang.weights import FLOAT32, pipeline_range
 
 STREAM_POOL = int(0.0684 * GIB)
-"""PyTorch's stream pool, created between the measurement of free memory and "Load weight begin" on a single GPU (measured on H200,
+"""PyTorch's stream pool, created between the measurement of free memory and "Load weight begin" on a single GPU
+(measured on H200,
 PyTorch 2.11); with more ranks it exists before."""
 ROUNDING_DOUBT = 0.007 * GIB
 """Logged GiB have two decimals: so far may the tokens be off for that alone."""
@@ -67,7 +68,9 @@ class Budget:
 
 
 def rope_growth(spec: ModelSpec, settings: Settings, tables: Sequence[tuple[int, int]]) -> int:
-    """Bytes that tables of cosines take when they are regrown for the context (utils/common.py:3915); `tables` are (rows, width)."""
+    """Bytes that tables of cosines take when they are regrown for the context (utils/common.py:3915); `tables` are
+    (rows, width).
+    """
     speculative = settings.spec.steps * settings.spec.draft_tokens * ROPE_SAFETY if settings.spec else 0
     need = -(-(settings.context + speculative + ROPE_MARGIN) // ROPE_ALIGN) * ROPE_ALIGN
     lost = 0

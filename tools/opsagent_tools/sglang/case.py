@@ -1,6 +1,7 @@
 """One question to the planner, prepared: model, cards, version, free memory; and the answer for one set of arguments.
 
-`assess` is the whole prediction without prose. It is quick because what does not depend on the flags is prepared once and what
+`assess` is the whole prediction without prose. It is quick because what does not depend on the flags is prepared
+once and what
 depends on few of them (weights by parallelism) is remembered in the case.
 """
 
@@ -10,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from opsagent_tools.sglang.after import After, after_pools
+from opsagent_tools.sglang.after import NO_AFTER, After, after_pools
 from opsagent_tools.sglang.allocator import GIB
 from opsagent_tools.sglang.arithmetic import Arithmetic, nearest
 from opsagent_tools.sglang.budget import STREAM_POOL, Budget, make_budget
 from opsagent_tools.sglang.calibration import NO_CALIBRATION, Calibration
 from opsagent_tools.sglang.checkpoint import CheckpointFacts, checkpoint_weights
-from opsagent_tools.sglang.draft import Draft, make_draft
+from opsagent_tools.sglang.draft import NO_DRAFT, Draft, make_draft
 from opsagent_tools.sglang.free import FreeMemory, free_memory
 from opsagent_tools.sglang.gpus import GpuFacts
 from opsagent_tools.sglang.modelspec import ModelSpec
@@ -63,8 +64,8 @@ class Assessment:
     settings: Settings
     failed: Failed | None
     budget: Budget | None = None
-    draft: Draft = Draft()
-    after: After = After()
+    draft: Draft = NO_DRAFT
+    after: After = NO_AFTER
     parts: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -166,7 +167,8 @@ def _sizes(case: Case, values: Values, settings: Settings) -> tuple[int, Mapping
         shards, quant = shards_of(case.spec, settings), quant_of(case, values)
         parts = weight_bytes(case.spec, quant, shards, language_only=settings.language_only)
         if case.checkpoint is not None:
-            parts = checkpoint_weights(case.checkpoint, case.spec, shards, parts, language_only=settings.language_only)
+            whole = weight_bytes(case.spec, quant, Shards(fuse_shared=False), language_only=settings.language_only)
+            parts = checkpoint_weights(case.checkpoint, parts, whole)
         other = read_spec(case.draft_config) if case.draft_config else None
         draft = make_draft(case.spec, settings, quant, shards, other)
         state = state_size(case.spec, settings.atp, ssm_dtype=settings.ssm_dtype, conv_dtype=settings.conv_dtype)

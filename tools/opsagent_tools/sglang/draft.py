@@ -18,7 +18,9 @@ from opsagent_tools.sglang.weights import Shards, Sized, layer_tensors, target_t
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """`weights` while loading and `resident` after sharing, bytes; `cell` bytes per token of its KV; `note` when it is a guess."""
+    """`weights` while loading and `resident` after sharing, bytes; `cell` bytes per token of its KV; `note` when it
+    is a guess.
+    """
 
     weights: int = 0
     resident: int = 0

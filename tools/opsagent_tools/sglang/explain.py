@@ -5,7 +5,7 @@ from __future__ import annotations
 from opsagent_tools.sglang.allocator import GIB
 from opsagent_tools.sglang.arguments import Arguments
 from opsagent_tools.sglang.case import Assessment, Case, Failed
-from opsagent_tools.sglang.plan import Source, Wish
+from opsagent_tools.sglang.plan import Limits, PerGpu, Source, Wish
 
 
 def binding(case: Case, found: Assessment | None, failed: Failed | None) -> str:
@@ -36,7 +36,8 @@ def notes_of(
         return notes
     if found.budget.tokens < found.budget.context:
         notes.append(
-            f"prompts over {found.budget.max_prompt} tokens are refused although the context length is {found.budget.context}"
+            f"prompts over {found.budget.max_prompt} tokens are refused although the context length is "
+            f"{found.budget.context}"
         )
     return notes
 
@@ -53,3 +54,44 @@ def sources_of(case: Case, found: Assessment | None) -> list[Source]:
         ("max_running_requests", f"{mixin}:698"),
     ]
     return [Source(term=term, sglang="0.5.11", where=where) for term, where in rows]
+
+
+def limits_of(found: Assessment | None) -> Limits | None:
+    if found is None or found.budget is None:
+        return None
+    budget = found.budget
+    per_context = budget.tokens // budget.context if budget.context else 0
+    return Limits(
+        max_total_num_tokens=budget.tokens,
+        max_running_requests=budget.running,
+        context_len=budget.context,
+        max_prompt_tokens=budget.max_prompt,
+        full_contexts_at_once=min(per_context, budget.running),
+    )
+
+
+def per_gpu(found: Assessment | None) -> PerGpu | None:
+    """GiB of every term of the budget, rounded as SGLang's log rounds."""
+    if found is None or found.budget is None:
+        return None
+    budget = found.budget
+
+    def gib(size: float) -> float:
+        return round(size / GIB, 2)
+
+    return PerGpu(
+        free=gib(budget.free),
+        weights=gib(budget.weights),
+        draft_weights=gib(budget.draft_weights),
+        spec_reserve=gib(budget.spec_reserve),
+        mamba_state=gib(budget.state_bytes),
+        mamba_intermediate=gib(budget.intermediate_bytes),
+        kv_cache=gib(budget.kv_bytes),
+        draft_kv=gib(budget.draft_kv_bytes),
+        pool_end_avail=gib(budget.pool_end),
+        usable=gib(budget.usable),
+        graphs=round(found.after.graphs + found.after.piecewise, 2),
+        other_after_pools=round(found.after.workspace, 2),
+        end_avail=round(found.after.end, 2),
+        parts={part: gib(size) for part, size in found.parts.items() if part != "total"},
+    )

@@ -1,6 +1,7 @@
 """Free memory of a GPU when loading begins: given, or estimated from what nvidia-smi calls the total.
 
-The driver keeps a part of the card, CUDA's context and the loaded modules take another, and communicators a third. Measured on
+The driver keeps a part of the card, CUDA's context and the loaded modules take another, and communicators a third.
+Measured on
 2x A6000, 2x RTX 4090, H100, H200 and RTX PRO 6000 (see docs/planner.md); the interval is what those launches spread over.
 """
 
@@ -15,7 +16,7 @@ NVLINK = re.compile(r"H200|H100|H800|H20\b|GH200|B[123]00|GB[23]00|A100|A800|V10
 PCIE = re.compile(r"PCIe|NVL?\b", re.IGNORECASE)
 CONTEXT_GIB = 0.67
 """CUDA context, modules and stream pool of a single process (H100 and H200)."""
-PEER_GIB = 0.68
+PEER_GIB = 0.72
 """The same and communicators on cards without NVLink, per rank."""
 NVLINK_PEER_GIB = 1.50
 """The same with NCCL over NVLink (2x H200: 0.97 of it is "Init torch distributed")."""
@@ -40,12 +41,16 @@ def free_memory(gpu: GpuFacts, ranks: int, given: float | None) -> FreeMemory:
     """`ranks` is tp times pp. `given` is the free memory at load begin in GiB, when it was measured."""
     if given is not None:
         return FreeMemory(given, given - 0.02, given + 0.02, "free memory given")
-    reserve = driver_reserve_gib(gpu.total_mib)
+    reserve = driver_reserve_gib(gpu.total_mib) if gpu.free_mib is None else 0.0
+    start = gpu.total_gib if gpu.free_mib is None else gpu.free_mib / 1024
     if ranks == 1:
         used, low, high = reserve + CONTEXT_GIB, 0.25, 0.15
     elif NVLINK.search(gpu.name) and not PCIE.search(gpu.name):
         used, low, high = reserve + NVLINK_PEER_GIB, 0.45, 0.60
     else:
         used, low, high = reserve + PEER_GIB, 0.22, 0.22
-    centre = max(0.1, gpu.total_gib - used)
-    return FreeMemory(centre, max(0.05, centre - low), centre + high, "total memory only: free memory estimated")
+    centre = max(0.1, start - used)
+    basis = "total memory only: free memory estimated"
+    if gpu.free_mib is not None:
+        low, high, basis = 0.7 * low, 0.7 * high, "free memory of nvidia-smi, less what a process needs to start"
+    return FreeMemory(centre, max(0.05, centre - low), centre + high, basis)

@@ -1,4 +1,6 @@
-"""The search for better flags: every combination of moves is assessed, dominated ones are left out, the cheapest comes first."""
+"""The search for better flags: every combination of moves is assessed, dominated ones are left out, the cheapest
+comes first.
+"""
 
 from __future__ import annotations
 

@@ -30,6 +30,8 @@ class GpuFacts:
     total_mib: float
     count: int = 1
     capability: tuple[int, int] | None = None
+    free_mib: float | None = None
+    """nvidia-smi's memory.free of the fullest card before anything of ours starts; None when only the total is known."""
 
     @property
     def sm(self) -> tuple[int, int] | None:

@@ -1,4 +1,6 @@
-"""How far the logged limits may lie from the predicted ones: the prediction repeated at the edges of what is not known exactly."""
+"""How far the logged limits may lie from the predicted ones: the prediction repeated at the edges of what is not
+known exactly.
+"""
 
 from __future__ import annotations
 

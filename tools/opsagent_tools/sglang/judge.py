@@ -1,4 +1,6 @@
-"""The verdict on one set of flags: the assessment, and the first reason to fail in the order in which SGLang would notice."""
+"""The verdict on one set of flags: the assessment, and the first reason to fail in the order in which SGLang
+would notice.
+"""
 
 from __future__ import annotations
 

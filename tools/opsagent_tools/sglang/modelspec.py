@@ -1,7 +1,9 @@
 """A model as the planner sees it: what config.json says, in the words that SGLang's own classes use.
 
-Read from the configuration alone, as configs/model_config.py and the models' constructors of SGLang do. Sizes of attention and
-feed-forward blocks, the kind of every layer, recurrent state, experts, vision tower, draft layers and quantisation. What is not
+Read from the configuration alone, as configs/model_config.py and the models' constructors of SGLang do. Sizes of
+attention and
+feed-forward blocks, the kind of every layer, recurrent state, experts, vision tower, draft layers and quantisation.
+What is not
 understood is an InputError or a name in `not_modelled`, never a silent zero.
 """
 
@@ -116,7 +118,9 @@ class Vision:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One decoder layer: its mixer (`full`, `swa`, `linear`, `both`, `none`) and its feed-forward (`dense`, `moe`, `none`)."""
+    """One decoder layer: its mixer (`full`, `swa`, `linear`, `both`, `none`) and its feed-forward (`dense`, `moe`,
+    `none`).
+    """
 
     mixer: str
     mlp: str

@@ -1,6 +1,7 @@
 """The shape of a plan: one object that the command line prints, the tools return and the report cites.
 
-Keys, nesting and units are a contract: GiB are per GPU and mean 2**30 bytes, tokens and requests are whole numbers. `limits` is null
+Keys, nesting and units are a contract: GiB are per GPU and mean 2**30 bytes, tokens and requests are whole numbers.
+`limits` is null
 when the launch fails. Keys may be added, none may change its meaning.
 """
 
@@ -115,6 +116,10 @@ class Proposal(Strict):
     change: Change = Field(default_factory=dict)
     why: str = ""
     cost: Cost = Field(default_factory=Cost)
+    per_gpu_gib: PerGpu | None = None
+    intervals: Intervals = Field(default_factory=Intervals)
+    binding_constraint: str = ""
+    mem_fraction_static: float | None = None
 
 
 class Source(Strict):

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsagent_tools.sglang.allocator import GIB
-from opsagent_tools.sglang.arithmetic import NEWEST
 from opsagent_tools.sglang.advice import search
 from opsagent_tools.sglang.arguments import read_arguments
+from opsagent_tools.sglang.arithmetic import NEWEST
 from opsagent_tools.sglang.calibration import NO_CALIBRATION, Calibration
 from opsagent_tools.sglang.case import Assessment, Case, make_case
 from opsagent_tools.sglang.checkpoint import CheckpointFacts
-from opsagent_tools.sglang.explain import binding, notes_of, sources_of
+from opsagent_tools.sglang.explain import binding, limits_of, notes_of, per_gpu, sources_of
 from opsagent_tools.sglang.gpus import GpuFacts
 from opsagent_tools.sglang.interval import intervals_of
 from opsagent_tools.sglang.judge import judge
-from opsagent_tools.sglang.plan import Asked, Limits, PerGpu, Plan, Wish
+from opsagent_tools.sglang.plan import Asked, Plan, Wish
 
 __all__ = ["NEWEST", "Case", "GpuFacts", "Plan", "Wish", "judge", "plan"]
 
@@ -37,8 +36,8 @@ def plan(
 ) -> Plan:
     """Predict the launch of `flags` and find better ones.
 
-    `free_gib` is the free memory per GPU at "Load weight begin", None when only the total is known. `keep` names what must not
-    change (`speculation`, `precision`, or a flag). Raises InputError for a configuration that is not a model's.
+    `free_gib` is the free memory per GPU at "Load weight begin", None when only the total is known. `keep` names what
+    must not change (`speculation`, `precision`, or a flag). Raises InputError for a configuration that is not a model's.
     """
     case = make_case(
         config,
@@ -81,47 +80,6 @@ def plan(
         slots_per_request=found.budget.slots_per_request if found and found.budget and found.budget.state else None,
         gpus=gpus.count,
         assessed=better.assessed,
-    )
-
-
-def limits_of(found: Assessment | None) -> Limits | None:
-    if found is None or found.budget is None:
-        return None
-    budget = found.budget
-    per_context = budget.tokens // budget.context if budget.context else 0
-    return Limits(
-        max_total_num_tokens=budget.tokens,
-        max_running_requests=budget.running,
-        context_len=budget.context,
-        max_prompt_tokens=budget.max_prompt,
-        full_contexts_at_once=min(per_context, budget.running),
-    )
-
-
-def per_gpu(found: Assessment | None) -> PerGpu | None:
-    """GiB of every term of the budget, rounded as SGLang's log rounds."""
-    if found is None or found.budget is None:
-        return None
-    budget = found.budget
-
-    def gib(size: float) -> float:
-        return round(size / GIB, 2)
-
-    return PerGpu(
-        free=gib(budget.free),
-        weights=gib(budget.weights),
-        draft_weights=gib(budget.draft_weights),
-        spec_reserve=gib(budget.spec_reserve),
-        mamba_state=gib(budget.state_bytes),
-        mamba_intermediate=gib(budget.intermediate_bytes),
-        kv_cache=gib(budget.kv_bytes),
-        draft_kv=gib(budget.draft_kv_bytes),
-        pool_end_avail=gib(budget.pool_end),
-        usable=gib(budget.usable),
-        graphs=round(found.after.graphs + found.after.piecewise, 2),
-        other_after_pools=round(found.after.workspace, 2),
-        end_avail=round(found.after.end, 2),
-        parts={part: gib(size) for part, size in found.parts.items() if part != "total"},
     )
 
 

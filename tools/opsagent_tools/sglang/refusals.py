@@ -1,4 +1,6 @@
-"""Why a launch will fail, with SGLang's own words and the flag that resolves it, in the order in which SGLang would notice."""
+"""Why a launch will fail, with SGLang's own words and the flag that resolves it, in the order in which SGLang
+would notice.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ def model_refusal(case: Case, values: Values) -> Failed | None:
     remote = isinstance(case.config.get("auto_map"), dict) and bool(values.get("trust_remote_code"))
     if spec.model_type and not facts.model_type and not facts.own and not remote:
         words = (
-            f"ValueError: The checkpoint you are trying to load has model type `{spec.model_type}` but Transformers does not "
-            "recognize this architecture. This could be because of an issue with the checkpoint, or because your version of "
+            f"ValueError: The checkpoint you are trying to load has model type `{spec.model_type}` but Transformers does "
+            "not recognize this architecture. This could be because of an issue with the checkpoint, or because your version of "
             "Transformers is out of date."
         )
         return Failed("unknown-architecture", "arch-unknown-to-transformers", words, _newer(facts.since, version))
@@ -30,8 +32,8 @@ def model_refusal(case: Case, values: Values) -> Failed | None:
     ):
         words = (
             f"ValueError: Warning: User-specified context_length ({length}) is greater than the derived context_length "
-            f"({spec.context}). This may lead to incorrect model outputs or CUDA errors. Note that the derived context_length may "
-            "differ from max_position_embeddings in the model's config. To allow overriding this maximum, set the env var "
+            f"({spec.context}). This may lead to incorrect model outputs or CUDA errors. Note that the derived "
+            "context_length may differ from max_position_embeddings in the model's config. To allow overriding this maximum, set the env var "
             "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1"
         )
         return Failed("arg-rejected", "context-length-exceeds-model", words, f"--context-length {spec.context}")

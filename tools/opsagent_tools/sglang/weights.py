@@ -1,7 +1,9 @@
 """Bytes of the target's weights on one GPU, tensor by tensor, as SGLang's modules allocate them.
 
-Fused (qkv, gate and up), padded (vocabulary to 64), replicated (KV heads beyond tensor parallelism), with what is never sharded.
-Source: models/*.py, layers/linear.py, layers/vocab_parallel_embedding.py, layers/moe/fused_moe_triton/layer.py of SGLang 0.5.11.
+Fused (qkv, gate and up), padded (vocabulary to 64), replicated (KV heads beyond tensor parallelism), with what is
+never sharded.
+Source: models/*.py, layers/linear.py, layers/vocab_parallel_embedding.py, layers/moe/fused_moe_triton/layer.py of
+SGLang 0.5.11.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ class Shards:
 
 
 def pipeline_range(layers: int, rank: int, size: int) -> range:
-    """Layers of one pipeline stage (distributed/utils.py `get_pp_indices`): the remainder goes to the last stages but one."""
+    """Layers of one pipeline stage (distributed/utils.py `get_pp_indices`): the remainder goes to the last stages but
+    one.
+    """
     base, rest = divmod(layers, size)
     sizes = [base] * size
     for i in range(2, rest + 2):
