@@ -71,6 +71,19 @@ def _others_big(_scan: Scan, hit: Hit, _launch: Launch) -> bool:
     return bool(others) and sum(others) > limit and sum(others) > 0.5 * own
 
 
+def _little_at_begin(_scan: Scan, hit: Hit, launch: Launch) -> bool:
+    """Before the weights came, less was free than the weights themselves take, or next to nothing of any modern card."""
+    begin = launch.reader.facts.avail("weights begin")
+    used = next((m.used_gib for m in launch.reader.facts.memory if m.at == "weights end" and m.used_gib), None)
+    return (
+        begin is not None and (begin < 6.0 and (used is None or used < begin)) and not launch.reader.facts.speculative
+    )
+
+
+def _error_follows(scan: Scan, hit: Hit, launch: Launch) -> bool:
+    return any(t.launch == hit.launch and t.line > hit.line and "memory" in t.quote.lower() for t in scan.trouble)
+
+
 def _alone(scan: Scan, hit: Hit, launch: Launch) -> bool:
     """No other error came before the line."""
     return not any(t.line < hit.line and t.launch == hit.launch for t in scan.trouble)
@@ -91,4 +104,7 @@ CONDITIONS: dict[str, Condition] = {
     "card-was-taken": _foreign_process,
     "others-hold-memory": _others_big,
     "first-error": _alone,
+    "little-at-begin": _little_at_begin,
+    "error-follows": _error_follows,
+    "hybrid-or-room-left": lambda s, h, n: _hybrid(s, h, n) or _room_left(s, h, n),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -65,6 +66,8 @@ def _holds(scan: Scan, sign: Signature, hit: Hit, launch: Launch) -> tuple[Hit, 
         return None
     ended = sign.ended if sign.ended is not None else (True if sign.tier == 1 else None)
     if ended is not None and ended == launch.up:
+        return None
+    if any(re.search(source, hit.match.string, re.I) for source in sign.but):
         return None
     support: list[Hit] = []
     for source in sign.near:

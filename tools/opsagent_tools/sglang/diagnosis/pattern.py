@@ -21,10 +21,9 @@ class Pattern:
 
     @classmethod
     def of(cls, source: str) -> Pattern:
-        runs = [_branch(branch) for branch in _branches(source)]
-        anchors = tuple(max(branch, key=len, default="") for branch in runs)
-        words = tuple(max(_whole_words(branch), key=len, default="") for branch in runs)
-        if min(map(len, anchors)) < 4:
+        anchors, end = _alternatives(source, 0)
+        words = tuple(max(_whole_words(anchor), key=len, default="") for anchor in anchors)
+        if not anchors or min(map(len, anchors)) < 4 or end != len(source):
             raise ValueError(
                 f"no word of four letters that every match of {source!r} has: it would be tried on every line"
             )
@@ -36,66 +35,79 @@ class Pattern:
         return self._compiled.search(text)
 
 
-def _branches(source: str) -> list[str]:
-    """The alternatives of the top level; a lone group around everything is opened."""
-    parts, depth, begin, i, in_class = [], 0, 0, 0, False
-    while i < len(source):
-        c = source[i]
-        if c == "\\":
-            i += 1
-        elif in_class:
-            in_class = c != "]"
-        elif c == "[":
-            in_class = True
-            if source[i + 1 : i + 2] in ("]", "^"):
-                i += 1
-        elif c in "()":
-            depth += 1 if c == "(" else -1
-        elif c == "|" and depth == 0:
-            parts.append(source[begin:i])
-            begin = i + 1
+def _alternatives(source: str, i: int) -> tuple[tuple[str, ...], int]:
+    """Anchors of `a|b|c` from `i` to the bracket that closes it: one for each alternative, or none if one has none."""
+    found: list[str] = []
+    complete = True
+    while True:
+        best, i = _sequence(source, i)
+        complete = complete and bool(best)
+        found += best
+        if i >= len(source) or source[i] == ")":
+            return (tuple(dict.fromkeys(found)) if complete else ()), i
         i += 1
-    return [*parts, source[begin:]]
 
 
-def _branch(source: str) -> list[str]:
-    """Runs of literal characters at the top level of one alternative, lower-cased, without digits."""
-    runs, run, depth, i = [], "", 0, 0
-    while i < len(source):
-        c, nxt = source[i], source[i + 1 : i + 2]
+def _sequence(source: str, i: int) -> tuple[tuple[str, ...], int]:
+    """The best anchors of one alternative: its longest literal run, or a group all of whose alternatives have one."""
+    best: tuple[str, ...] = ()
+    run = ""
+    while i < len(source) and source[i] not in "|)":
+        group: tuple[str, ...] = ()
         literal = ""
-        if c == "\\":
+        c = source[i]
+        if c == "(":
+            lookaround = source.startswith(("(?=", "(?!", "(?<=", "(?<!"), i)
             i += 1
-            if depth == 0 and not nxt.isalnum():
-                literal = nxt
+            if source[i] == "?":
+                i = source.index(":" if source[i + 1] == ":" else source[i + 1], i) + 1
+            group, i = _alternatives(source, i)
+            i += 1
+            group = () if lookaround else group
         elif c == "[":
-            end = i + 2 if nxt in ("]", "^") else i + 1
-            while end < len(source) and source[end] != "]":
-                end += 2 if source[end] == "\\" else 1
-            i = end
-        elif c in "()":
-            depth += 1 if c == "(" else -1
-        elif c == "{":
-            i = source.find("}", i)
-        elif depth == 0 and c not in _META:
-            literal = c
-        if literal and source[i + 1 : i + 2] not in ("?", "*", "{") and not literal.isdigit():
-            run += literal.lower()
+            i += 2 if source[i + 1] in "]^" else 1
+            while source[i] != "]":
+                i += 2 if source[i] == "\\" else 1
+            i += 1
+        elif c == "\\":
+            literal, i = ("" if source[i + 1].isalnum() else source[i + 1]), i + 2
         else:
-            runs.append(run)
-            run = ""
-        i += 1
-    return [r for r in [*runs, run] if r]
+            literal, i = ("" if c in _META else c), i + 1
+        i, least = _quantifier(source, i)
+        if literal and not literal.isdigit() and least == 1:
+            run += literal.lower()
+            continue
+        best = _better(best, (run,))
+        run = ""
+        if least and group:
+            best = _better(best, group)
+    return _better(best, (run,)), i
 
 
-def _whole_words(runs: list[str]) -> list[str]:
-    """Words that stand whole inside a run: what is before and after them is in the run too."""
-    found = []
-    for run in runs:
-        for match in WORD.finditer(run):
-            if match.start() > 0 and match.end() < len(run):
-                found.append(match[0])
-    return found
+def _quantifier(source: str, i: int) -> tuple[int, int]:
+    """Past a quantifier, and how often the element must be there: 1 exactly once, 2 at least once, 0 perhaps not at all."""
+    least = 1
+    if i < len(source) and source[i] in "?*+{":
+        end = source.index("}", i) if source[i] == "{" else i
+        least = 2 if source[i] == "+" or source[i : i + 2] not in ("{0", "{,") and source[i] == "{" else 0
+        i = end + 1
+        if i < len(source) and source[i] in "?+":
+            i += 1
+    return i, least
+
+
+def _better(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+    """The set of anchors whose shortest is longer; few are better than many."""
+
+    def worth(anchors: tuple[str, ...]) -> float:
+        return min(12, min(map(len, anchors))) - 0.3 * len(anchors) if anchors and all(anchors) else -99.0
+
+    return one if worth(one) >= worth(other) else (other if all(other) else ())
+
+
+def _whole_words(run: str) -> list[str]:
+    """Words that stand whole inside a literal run: what is before and after them is in the run too."""
+    return [m[0] for m in WORD.finditer(run) if m.start() > 0 and m.end() < len(run)]
 
 
 @dataclass(frozen=True, slots=True)
