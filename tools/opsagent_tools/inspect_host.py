@@ -12,20 +12,22 @@ from opsagent_tools.host import Host
 from opsagent_tools.machine.containers import Container, read_containers, read_passthrough
 from opsagent_tools.machine.gpus import Driver, Gpu, read_gpus
 from opsagent_tools.machine.network import Listener, listeners
-from opsagent_tools.machine.processes import read_processes
+from opsagent_tools.machine.processes import Process, masked, read_processes
 from opsagent_tools.machine.servers import Server, read_servers
 from opsagent_tools.machine.system import Disk, System, read_disks, read_system
 from opsagent_tools.machine.venvs import ROOTS, Venv, read_venvs
 from opsagent_tools.tool import Args, Context, Progress, Result, Tool
 
-Part = Literal["system", "gpus", "containers", "servers", "ports", "venvs", "disks"]
+Part = Literal["system", "gpus", "containers", "servers", "ports", "venvs", "disks", "processes"]
 PARTS: tuple[Part, ...] = ("system", "gpus", "containers", "servers", "ports", "venvs", "disks")
+
+LISTED = 200
 
 T = TypeVar("T")
 
 
 class InspectHostArgs(Args):
-    parts: list[Part] = Field(default=list(PARTS), description="What to look at; everything if left out.")
+    parts: list[Part] = Field(default=list(PARTS), description="What to look at; all but `processes` if left out.")
     roots: list[str] = Field(default=list(ROOTS), description="Folders in which Python environments are looked for.")
     deep: bool = Field(
         default=True, description="Ask each environment with torch which GPUs it was built for (seconds each)."
@@ -49,6 +51,8 @@ class InspectHostResult(Result):
     orphans: list[int] = []
     """Workers of SGLang whose server is gone; they hold GPU memory."""
     ports: list[Listener] = []
+    processes: list[Process] = []
+    """All but the kernel's own, secrets masked; only when `processes` is asked for."""
     venvs: list[Venv] = []
     disks: list[Disk] = []
     errors: dict[str, str] = {}
@@ -80,9 +84,15 @@ def run(host: Host, args: InspectHostArgs, ctx: Context | None = None) -> Inspec
     result.servers, result.orphans = part("servers", lambda: _servers(host, result.ports)) or ([], [])
     capabilities = sorted({card.compute_capability for card in result.gpus if card.compute_capability})
     result.venvs = part("venvs", lambda: read_venvs(host, capabilities, args.roots, deep=args.deep)) or []
+    result.processes = part("processes", lambda: _processes(host)) or []
     result.disks = part("disks", lambda: read_disks(host)) or []
     result.cause, result.summary = _cause(result), _summary(result)
     return result
+
+
+def _processes(host: Host) -> list[Process]:
+    shown = [p for p in read_processes(host) if p.argv and not p.argv[0].startswith("[")]
+    return [p.model_copy(update={"argv": masked(p.argv)}) for p in shown[:LISTED]]
 
 
 def _servers(host: Host, ports: list[Listener]) -> tuple[list[Server], list[int]]:
