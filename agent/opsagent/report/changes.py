@@ -52,7 +52,7 @@ def _written(seen: Evidence) -> list[Change]:
         if call.status != "finished" or not call.ok or not event:
             continue
         if call.call.tool in ("write_file", "write_sysfs"):
-            before, after = result.get("before_sha256") or result.get("old"), result.get("sha256") or result.get("new")
+            before, after = result.get("before"), result.get("after")
             mark = "sha256:" if call.call.tool == "write_file" else ""
             found.append(
                 Change(
