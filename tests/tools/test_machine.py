@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import socket
+
 import pytest
 from fakes import FakeHost
 from hypothesis import given
@@ -9,6 +12,8 @@ from hypothesis import strategies as st
 
 from opsagent_tools import inspect_host
 from opsagent_tools.errors import HostUnreachable
+from opsagent_tools.host import Command, Completed, Sink
+from opsagent_tools.hosts.local import LocalHost
 from opsagent_tools.inspect_host import InspectHostArgs
 from opsagent_tools.machine import containers, gpus, network, processes, servers, system, venvs
 
@@ -241,3 +246,23 @@ def test_a_host_that_is_away_is_an_error() -> None:
     with pytest.raises(HostUnreachable):
         inspect_host.run(host, InspectHostArgs())
     assert host.hits == 1
+
+
+def test_processes_and_sockets_where_ps_ss_and_curl_are_missing() -> None:
+    """A bare container has only Python."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        host, port = Bare(), server.getsockname()[1]
+        found = network.listeners(host, port)
+        assert [(one.address, one.pid) for one in found] == [("127.0.0.1", os.getpid())]
+        mine = next(p for p in processes.read_processes(host) if p.pid == os.getpid())
+        assert (mine.parent, mine.session) == (os.getppid(), os.getsid(0))
+        answer = network.get(host, f"http://127.0.0.1:{port}/x", timeout_s=0.3)
+        assert answer.status == 0
+        assert answer.body
+
+
+class Bare(LocalHost):
+    def run(self, command: Command, *, sink: Sink | None = None, keep: int = 65536) -> Completed:
+        if command.stages[0][0] in ("ps", "ss", "curl"):
+            return Completed(127, "", "not found", 0, 9, 0.0)
+        return super().run(command, sink=sink, keep=keep)

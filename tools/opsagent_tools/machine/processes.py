@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 
 from pydantic import BaseModel
 
+from opsagent_tools import probes
+from opsagent_tools.errors import ToolFailed
 from opsagent_tools.host import Host, argv
 
 MASK = "***"
@@ -31,9 +33,16 @@ class Process(BaseModel):
 
 
 def read_processes(host: Host) -> list[Process]:
-    """All processes, as `ps` shows them."""
+    """All processes, as `ps` shows them, or /proc where there is no `ps`. Raises ToolFailed when neither answers.
+
+    Never an empty list instead of an error: a stop must not take "I cannot look" for "nobody is left".
+    """
     done = argv(host, "ps", "-ww", "-eo", COLUMNS, timeout_s=30, keep=4 << 20)
-    return parse_ps(done.stdout) if done.ok else []
+    if done.ok:
+        return parse_ps(done.stdout)
+    if done.exit_code in (126, 127):
+        return [Process(**row) for row in probes.ask(host, "procs", {}, timeout_s=30)["processes"]]
+    raise ToolFailed(f"ps: {done.stderr.strip()[:200]}", where=host.name)
 
 
 def parse_ps(text: str) -> list[Process]:
