@@ -109,6 +109,10 @@ class Progress:
     def _on_call_failed(self, event: Event, data: dict[str, Any]) -> None:
         self._fail(data["call"], data.get("cause"), data["what"], event)
 
+    def _on_call_reconciled(self, _event: Event, data: dict[str, Any]) -> None:
+        if data.get("happened") == "yes" and isinstance(data.get("result"), dict):
+            self._done(data["call"])  # an operator looked, and said what it did
+
     def _on_approval_decided(self, event: Event, data: dict[str, Any]) -> None:
         if data["answer"] != "reject":
             return

@@ -11,6 +11,7 @@ from loop.world import HEAD, TOOLS, CounterHost, ScriptedGate
 
 from opsagent.autopilot import Autopilot
 from opsagent.journal import FileJournal
+from opsagent.journal.disk import Disk
 from opsagent.progress import Progress
 from opsagent.protocols import Model
 from opsagent.redact import Redactor
@@ -47,13 +48,14 @@ TWO_STEPS = """
 def record(
     folder: Path, body: str = TWO_STEPS, *, host: CounterHost | None = None, gate: ScriptedGate | None = None,
     model: Model | None = None, resume: bool = False, redactor: Redactor | None = None,
-    tools: Mapping[str, Tool[Any, Any]] = TOOLS, **more: Any,
+    tools: Mapping[str, Tool[Any, Any]] = TOOLS, disk: Disk | None = None, **more: Any,
 ) -> Run:  # fmt: skip
     """Run (or resume) the counter's runbook in a folder, to its end or to the signal that ends the process."""
     text = HEAD + textwrap.dedent(body)
     runbook, _faults = parse(text, "count.md")
     assert runbook is not None
-    journal = FileJournal.resume(folder, redactor) if resume else FileJournal.create(folder, redactor)
+    opened = FileJournal.resume if resume else FileJournal.create
+    journal = opened(folder, redactor, disk=disk)
     counter = host or CounterHost()
     run = Run(
         id="t1", runbook=runbook, journal=journal, gate=gate or ScriptedGate(), tools=tools,

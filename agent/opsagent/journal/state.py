@@ -282,13 +282,12 @@ def _call_reconciled(state: RunState, event: Event) -> None:
     if call is None:
         return
     happened = event.data.get("happened")
-    if happened in (True, "yes"):
-        call.status, call.ok = "finished", event.data.get("ok", True) is True
-        if event.data.get("result") is not None:
-            call.result = event.data["result"]
+    if happened in (True, "yes") and isinstance(event.data.get("result"), dict):
+        call.status, call.ok, call.result = "finished", event.data.get("ok", True) is True, event.data["result"]
         _bind(state, call.bind, call.result, event)
     elif happened in (False, "no"):
         call.status = "undone"
+    # Without its result it stays open until call.finished brings it: a death in between must probe again.
 
 
 def _model_request(state: RunState, event: Event) -> None:

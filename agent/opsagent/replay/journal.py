@@ -20,8 +20,8 @@ COPIED = frozenset(
     {"snapshot", "redaction.applied", "call.progress", "model.retry", "context.compacted", "drift.accepted"}
 )
 """Written by what a replay leaves out (hosts, redactor, client): taken over as recorded where the loop does not."""
-OUTSIDE = COPIED | {"approval.decided", "run.resumed", "note"}
-"""What may stand between the end of one process and the start of the next."""
+OUTSIDE = COPIED | {"approval.decided", "call.reconciled", "note"}
+"""What an operator may have added after the end."""
 
 
 class Cut(Signal):
@@ -135,13 +135,15 @@ class ReplayJournal:
 
     def take_outside(self) -> bool:
         """Take over what was written between two processes; whether another process went on."""
-        resumed = False
-        while (event := self.upcoming) is not None and event.type in OUTSIDE:
-            if resumed and event.type not in COPIED:
-                break
-            resumed = resumed or event.type == "run.resumed"
+        ahead = self._recording.events[self.state.seq :] if self._strict else ()
+        resumed = any(event.type == "run.resumed" for event in ahead)
+        for event in ahead:
+            if not resumed and event.type not in OUTSIDE:
+                return False
             self._memory_append(event)
-        return resumed
+            if event.type == "run.resumed":
+                return True
+        return False
 
     def blob(self, data: bytes, *, name: str = "") -> str:
         return self._memory.blob(data, name=name)
