@@ -14,7 +14,7 @@ from typing import Any
 from opsagent_lab.clock import LabClock
 from opsagent_lab.engine import argv, boot, catalogue, hardware, noise, rules
 from opsagent_lab.engine.card import GIB, MIB
-from opsagent_lab.engine.launch import Died, Launch, Limits, ModelDir, Say
+from opsagent_lab.engine.launch import Died, Launch, Limits, ModelDir, Say, Shard
 from opsagent_lab.engine.settings import Refusal
 from opsagent_lab.engine.shape import read_shape
 from opsagent_lab.program import join
@@ -39,6 +39,7 @@ def records() -> dict[str, dict[str, Any]]:
 
 def config_of(model_dir: str) -> dict[str, Any]:
     name = model_dir.partition("/")[2]
+    name = name if name in _BY_FOLDER else re.sub(r"-[ab]$", "", name)
     if name in _BY_FOLDER:
         return catalogue.config_of(_BY_FOLDER[name])
     value: dict[str, Any] = json.loads((DATA / "models" / f"{name}.json").read_text())
@@ -56,7 +57,34 @@ class Replayed:
     launch: Launch | None = None
 
 
-def replay(record: dict[str, Any], version: str = "0.5.11") -> Replayed:
+def recorded_command(name: str) -> dict[str, Any]:
+    """A launch as the header of its log tells it, for those that are not among the records."""
+    words = next(line for line in real(name) if "sglang.launch_server" in line and line.startswith("# ")).split()
+    at = words.index("sglang.launch_server") + 1
+    drop = {"--model-path", "--load-format", "--host", "--port"}
+    flags, path = [], ""
+    it = iter(words[at:])
+    for word in it:
+        if word in drop:
+            value = next(it)
+            path = value if word == "--model-path" else path
+        else:
+            flags.append(word)
+    free = re.search(r"Load weight begin. avail mem=([\d.]+)", "\n".join(real(name)))
+    return {
+        "id": name, "model_dir": "models/" + path.rpartition("/")[2], "gpu_name": "NVIDIA H200", "gpu_total_mib": 143771,
+        "tp": 1, "free_gib_at_load": float(free[1]) if free else None, "flags": flags,
+        "dummy": "--load-format" in words,
+    }  # fmt: skip
+
+
+def replay(
+    record: dict[str, Any],
+    version: str = "0.5.11",
+    *,
+    shards: tuple[Shard, ...] = (),
+    others: tuple[tuple[int, int], ...] = (),
+) -> Replayed:
     """Launch as recorded: the same flags, cards and free memory at load begin."""
     out = Replayed()
     config = config_of(record["model_dir"])
@@ -65,13 +93,16 @@ def replay(record: dict[str, Any], version: str = "0.5.11") -> Replayed:
     over = hardware.context_bytes(sm, tp) + hardware.distributed_bytes(sm, tp)
     over += hardware.STREAM_BYTES if tp == 1 else 0
     free = int((record["free_gib_at_load"] or 40) * GIB) + over
-    cards = tuple(hardware.Gpu(i, record["gpu_name"], record["gpu_total_mib"], free / MIB, sm) for i in range(tp))
+    total = record["gpu_total_mib"]
+    cards = tuple(hardware.Gpu(i, record["gpu_name"], total, free / MIB, sm, others) for i in range(tp))
     port = "31100" if record["id"] == "f-port-busy" else "31000"
-    typed = argv.read(version, ["--model-path", path, "--load-format", "dummy", "--port", port, *record["flags"]])
+    load = ["--load-format", "dummy"] if record.get("dummy", True) else []
+    typed = argv.read(version, ["--model-path", path, *load, "--port", port, *record["flags"]])
     shape = read_shape(config)
     model = ModelDir(
         path,
         config,
+        shards,
         generation_config=False,
         generic_tokenizer="--skip-tokenizer-init" not in record["flags"],
     )

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
-from lab_engine.support import mask, real, records, replay, streams
+from lab_engine.support import mask, real, recorded_command, records, replay, streams
+
+from opsagent_lab.engine.launch import Shard
 
 RECORDS = records()
 SERVING = (
@@ -79,6 +83,28 @@ def test_an_unknown_architecture_is_refused_in_the_words_of_transformers() -> No
     ours = [mask(line) for line in replay(RECORDS["f-unknown-arch"]).lines if line.strip()]
     theirs = [mask(line) for line in real("f-unknown-arch") if line.strip() and not line.startswith("# ")]
     assert [line for line in ours if "generation config" not in line] == theirs
+
+
+def test_weights_that_do_not_fit_beside_a_neighbour() -> None:
+    out = replay(recorded_command("f-load-oom"), others=((3678, 119_050),))
+    ours, theirs = streams(out.lines)["main"], streams(real("f-load-oom"))["main"]
+    assert out.died is not None
+    assert out.died.cause == "gpu-memory-occupied"
+    words = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate"
+    assert [line.split("Tried")[0] for line in ours] == [line.split("Tried")[0] for line in theirs]
+    oom = [next(line for line in lines if line.startswith(words)) for lines in (ours, theirs)]
+    units = [re.sub(r"[GM]iB", "B", line) for line in oom]
+    assert units[0] == units[1]
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("f-truncated", "truncated"), ("f-missing-shard", "shape")])
+def test_a_damaged_checkpoint_prints_the_same_lines(name: str, wrong: str) -> None:
+    out = replay(recorded_command(name), shards=(Shard("model.safetensors", 2**20, wrong),))
+    both = []
+    for lines in (out.lines, real(name)):
+        plain = [re.sub(r"Multi-thread loading shards:.*?it/s\]", "", line) for line in lines]
+        both.append(_settled(streams(plain)["main"]))
+    assert both[0] == both[1]
 
 
 def test_the_order_of_ranks_within_one_phase_is_the_only_freedom() -> None:
