@@ -154,3 +154,12 @@ def test_the_model_of_the_story_is_whole() -> None:
     assert (told["tensors"], told["bytes"]) == (1199, 55_562_855_904)
     assert all(shard["state"] == "" for shard in told["shards"])
     assert _ask(lab(), "model_files", {"path": "/nowhere"})["found"] is False
+
+
+def test_processes(it: Lab) -> None:
+    sim = it.start()
+    it.until("ready to roll", sim)
+    found = _ask(it, "procs", {})["processes"]
+    assert found[0].keys() == _real("procs", {})["processes"][0].keys()
+    titles = [p["argv"][0] for p in found if p["parent"] == sim.pid]
+    assert titles == ["sglang::scheduler", "sglang::detokenizer"]

@@ -1,4 +1,4 @@
-"""Probe `net`: listening sockets, and one GET."""
+"""Probes `net` (listening sockets, and one GET) and `procs` (processes)."""
 
 from __future__ import annotations
 
@@ -43,3 +43,16 @@ def _get(process: Process, wanted: dict[str, Any]) -> dict[str, Any]:
     response = listener.service(process, Request("GET", path, headers))
     body = b"".join(response.chunks())
     return {"status": response.status, "body": body.decode("utf-8", "replace")}
+
+
+def probe_procs(process: Process, _wanted: dict[str, Any]) -> dict[str, Any]:
+    """Probe `procs`: every process of the host."""
+    rows = [
+        {
+            "pid": sim.pid, "parent": sim.ppid, "group": sim.pgid, "session": sim.sid, "user": sim.user,
+            "age_s": max(0, int(process.now - sim.started)), "state": sim.state[:1],
+            "argv": [sim.title] if sim.title else list(sim.argv),
+        }
+        for sim in list(process.host.processes.values())
+    ]  # fmt: skip
+    return {"processes": sorted(rows, key=lambda row: int(str(row["pid"])))}

@@ -9,7 +9,7 @@ from opsagent_lab.engine.probe_env import probe_venv, probe_venvs
 from opsagent_lab.engine.probe_files import probe_file
 from opsagent_lab.engine.probe_job import probe_job
 from opsagent_lab.engine.probe_model import probe_model_files
-from opsagent_lab.engine.probe_net import probe_net
+from opsagent_lab.engine.probe_net import probe_net, probe_procs
 from opsagent_lab.program import Process
 
 Probe = Callable[[Process, dict[str, Any]], dict[str, Any]]
@@ -28,6 +28,7 @@ PROBES: dict[str, Probe] = {
     "job": probe_job,
     "model_files": probe_model_files,
     "net": probe_net,
+    "procs": probe_procs,
     "venv": probe_venv,
     "venvs": probe_venvs,
 }
