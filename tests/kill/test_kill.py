@@ -1,6 +1,6 @@
 """A real SIGKILL at every write of the journal and around every effect, then resume: no effect twice, none lost.
 
-`OPSAGENT_SOAK=1` kills at every point; otherwise at every fourth, and at all around effects.
+The everyday run kills at every fourth write, `pytest -m soak` at each.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from opsagent.replay.recording import Recording
 from opsagent.replay.run import replay
 from opsagent.verify import verify
 
-SOAK = bool(os.environ.get("OPSAGENT_SOAK"))
 PHASES = ("before the write", "in the write", "after the write", "after the flush")
 
 
@@ -125,11 +124,12 @@ def writes_of_a_whole_run(folder: Path) -> int:
     return count[0]
 
 
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("phase", PHASES)
-def test_killed_at_any_write(tmp_path: Path, phase: str) -> None:
+def test_killed_at_any_write(tmp_path: Path, phase: str, every: int) -> None:
     total = writes_of_a_whole_run(tmp_path / "whole")
     landed = 0
-    points = range(1, total + 1) if SOAK else range(1 + PHASES.index(phase), total + 1, 4)
+    points = range(1 + PHASES.index(phase) % every, total + 1, every)
     for at in points:
         folder = tmp_path / f"{at}"
         folder.mkdir()
