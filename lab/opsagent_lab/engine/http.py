@@ -10,7 +10,7 @@ from typing import Any
 
 from opsagent_lab.engine import chat
 from opsagent_lab.engine.answers import answer_text, broken, count_tokens, pieces
-from opsagent_lab.engine.info import loads, metrics, model_info, models, server_info
+from opsagent_lab.engine.info import load, loads, metrics, model_info, models, server_info
 from opsagent_lab.engine.serving import Server
 from opsagent_lab.network import Request, Response
 from opsagent_lab.program import Process
@@ -188,7 +188,7 @@ _ROUTES: dict[str, dict[str, Handler]] = {
     "/server_info": {"GET": lambda s, p, r: reply_json(server_info(s))},
     "/get_server_info": {"GET": lambda s, p, r: reply_json(server_info(s))},
     "/v1/loads": {"GET": lambda s, p, r: reply_json(loads(s, p.now))},
-    "/get_load": {"GET": lambda s, p, r: reply_json(loads(s, p.now)["loads"])},
+    "/get_load": {"GET": lambda s, p, r: reply_json(load(s, p.now))},
     "/metrics": {"GET": lambda s, p, r: _text(metrics(s))},
     "/v1/chat/completions": {"POST": _chat},
     "/v1/completions": {"POST": lambda s, p, r: _plain(s, p, r, openai=True)},

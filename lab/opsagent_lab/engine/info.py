@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from opsagent_lab.clock import stamp
 from opsagent_lab.engine.card import GIB
 from opsagent_lab.engine.serverargs import server_args
 from opsagent_lab.engine.serving import Server
@@ -51,15 +52,39 @@ def server_info(server: Server) -> dict[str, Any]:
 
 
 def loads(server: Server, now: float) -> dict[str, Any]:
-    limits = server.limits
-    core = {
-        "dp_rank": 0, "num_running_reqs": server.running, "num_waiting_reqs": len(server.queue),
+    """/v1/loads (entrypoints/v1_loads.py): one rank, and the sums over all ranks."""
+    limits, s = server.limits, server.launch.settings
+    usage = round(server.used_tokens / max(1, limits.tokens), 4)
+    rate, share = round(server.last_rate, 2), round(server.running / max(1, limits.requests), 4)
+    waiting = len(server.queue)
+    core: dict[str, Any] = {
+        "dp_rank": 0, "timestamp": now, "num_running_reqs": server.running, "num_waiting_reqs": waiting,
         "num_used_tokens": server.used_tokens, "num_total_tokens": server.used_tokens, "max_total_num_tokens": limits.tokens,
-        "token_usage": round(server.used_tokens / max(1, limits.tokens), 4), "gen_throughput": round(server.last_rate, 2),
-        "cache_hit_rate": 0.0, "utilization": round(server.running / max(1, limits.requests), 4),
+        "token_usage": usage, "gen_throughput": rate, "cache_hit_rate": 0.0, "utilization": share,
         "max_running_requests": limits.requests,
+        "memory": {
+            "weight_gb": round(limits.weights / GIB, 2), "kv_cache_gb": round(limits.kv / GIB, 2),
+            "graph_gb": round(limits.graph / GIB, 2), "token_capacity": limits.tokens,
+        },
+        "num_total_reqs": server.running + waiting,
     }  # fmt: skip
-    return {"timestamp": now, "version": server.launch.settings.version, "dp_rank_count": 1, "loads": [core]}
+    if s.spec:
+        share_accepted = (server.accept_length - 1) / max(1, s.spec_tokens - 1)
+        core["speculative"] = {"accept_length": server.accept_length, "accept_rate": round(share_accepted, 4)}
+    total = {
+        "total_running_reqs": server.running, "total_waiting_reqs": waiting, "total_reqs": server.running + waiting,
+        "total_used_tokens": server.used_tokens, "total_tokens": server.used_tokens, "avg_token_usage": usage,
+        "avg_throughput": rate, "avg_utilization": share,
+    }  # fmt: skip
+    moment = stamp(now, "%Y-%m-%dT%H:%M:%S+00:00")
+    return {"timestamp": moment, "version": s.version, "dp_rank_count": 1, "loads": [core], "aggregate": total}
+
+
+def load(server: Server, now: float) -> list[dict[str, Any]]:
+    """/get_load, the older form."""
+    waiting, tokens = len(server.queue), server.used_tokens
+    one = {"dp_rank": 0, "num_reqs": server.running + waiting, "num_waiting_reqs": waiting, "num_tokens": tokens}
+    return [{**one, "num_pending_tokens": 0, "ts_tic": now}]
 
 
 def metrics(server: Server) -> str:
