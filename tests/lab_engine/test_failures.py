@@ -239,3 +239,14 @@ def test_flashinfer_needs_a_compiler_where_nothing_is_prebuilt() -> None:
 def test_an_fp8_checkpoint_has_no_kernels_on_an_ampere_card() -> None:
     _code, text = _fails(lab("Qwen/Qwen3.6-27B-FP8"), "--tp", "2", *EXTRA)
     assert "type fp8e4nv not supported in this architecture" in text
+
+
+def test_nextn_without_mtp_layers_loads_the_model_twice_and_needs_the_room() -> None:
+    spec = ["--speculative-algorithm", "NEXTN", "--speculative-num-steps", "1", "--speculative-eagle-topk", "1"]
+    spec += ["--speculative-num-draft-tokens", "2"]
+    it = lab("Qwen/Qwen3-8B", cards=1)
+    sim = it.start(*spec, "--mem-fraction-static", "0.55")
+    assert it.until("ready to roll", sim).count("type=Qwen3ForCausalLM") == 2
+    _code, text = _fails(lab("Qwen/Qwen3-8B", cards=1), *spec, "--mem-fraction-static", "0.8")
+    assert text.count("Load weight begin") == 2
+    assert "CUDA out of memory" in text

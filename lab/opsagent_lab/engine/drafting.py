@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from opsagent_lab.engine import defaults, memory, noise, progress, tensors
 from opsagent_lab.engine.card import GIB
 from opsagent_lab.engine.faults import Fault
-from opsagent_lab.engine.launch import Event, Launch, Say, Wait
+from opsagent_lab.engine.launch import Event, Launch, Say, Trouble, Wait
 from opsagent_lab.engine.loading import (
     Loaded,
     draft_tensors,
@@ -44,12 +44,16 @@ def draft(launch: Launch, state: Loaded) -> Iterator[Event]:
         lost = before[r] - ranks.cards[r].free
         yield Say(load_end(launch, seconds, launch.shape.draft_class, ranks.cards[r].free, lost), rank_of(launch, r))
     yield from holds(ranks)
+    if not launch.shape.draft_layers and launch.shape.experts:
+        name = launch.shape.architecture
+        words = f"'{name}' object has no attribute 'set_embed_and_head'"
+        raise Fault(Trouble("draft-oom", "AttributeError", words, "draft-arch-mismatch"))
     yield first(launch, f"Using KV cache dtype: {kv_dtype_name(launch)}")
     try:
         ranks.draft_pool(z)
     except DoesNotFit as problem:
         raise Fault(memory.out_of_memory(problem, "draft-oom", "oom-pool-alloc")) from problem
-    half = memory.kv_half(launch.shape, s, z.tokens, launch.shape.draft_layers) / GIB
+    half = memory.kv_half(launch.shape, s, z.tokens, launch.shape.drafting_layers) / GIB
     yield from everywhere(
         launch, f"KV Cache is allocated. #tokens: {z.tokens}, K size: {half:.2f} GB, V size: {half:.2f} GB"
     )
@@ -65,8 +69,7 @@ def _after(launch: Launch, state: Loaded) -> Iterator[Event]:
     if s.release >= (0, 5, 10):
         yield from everywhere(launch, "Disable piecewise CUDA graph because --disable-piecewise-cuda-graph is set")
     yield from scheduler_tokenizer(launch)
-    if launch.shape.draft_layers:
-        ranks.give(tensors.draft_shared(launch.shape, s.tp))
+    ranks.give(tensors.draft_shared(launch.shape, s.tp))
     if s.graphs:
         if s.spec_steps > 1:
             yield from _graphs(launch, state, "draft")

@@ -113,8 +113,8 @@ class Ranks:
 
     def draft_pool(self, sizing: budget.Sizing) -> None:
         shape, s = self.launch.shape, self.launch.settings
-        half = kv_half(shape, s, sizing.tokens, shape.draft_layers)
-        self.allocate(lambda: (half, half) if shape.draft_layers else ())
+        layer = kv_half(shape, s, sizing.tokens, 1)
+        self.allocate(lambda: [layer] * (2 * shape.drafting_layers))
 
     def workspaces(self) -> None:
         """cuBLAS, attention workspaces, fused all-reduce."""

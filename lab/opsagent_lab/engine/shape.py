@@ -119,6 +119,11 @@ class Shape:
         return self.layers - self.attention_layers if self.linear else 0
 
     @property
+    def drafting_layers(self) -> int:
+        """Attention layers of what NEXTN loads: the MTP layers, or without any the whole model once more."""
+        return self.draft_layers or self.attention_layers
+
+    @property
     def draft_class(self) -> str:
         """The class that SGLang names at "Load weight end" of the draft model."""
         return {
