@@ -33,6 +33,9 @@ class After:
     workspace: float = 0.0
     graphs: float = 0.0
     piecewise: float = 0.0
+    graphs_left: float = 0.0
+    draft_load: float = 0.0
+    draft_pool: float = 0.0
     lowest: float = 0.0
     """Least free memory between the pools and readiness."""
     end: float = 0.0
@@ -51,28 +54,40 @@ def after_pools(
     calibration: Calibration,
 ) -> After:
     """Free memory after each step that follows the pools."""
-    workspace = (
-        CUBLAS
-        + (FUSION if settings.allreduce_fusion else 0.0)
-        + FLASHINFER_WORKSPACE.get(settings.attention_backend, 0.0)
-    )
+    workspace = CUBLAS + FLASHINFER_WORKSPACE.get(settings.attention_backend, 0.0)
+    workspace += FUSION if settings.allreduce_fusion else 0.0
     graphs = decode_graphs_gib(spec, settings, budget.running) + calibration.graphs_gib if settings.graphs else 0.0
-    piecewise = 0.025 * len(settings.piecewise_tokens) if settings.piecewise_tokens else 0.0
+    piecewise = 0.022 * len(settings.piecewise_tokens) if settings.piecewise_tokens else 0.0
     start = budget.pool_end / GIB - workspace
-    after_graphs = start - graphs - piecewise
-    loading = after_graphs - (0.0 if rules.draft_first else draft.weights / GIB)
-    with_draft = after_graphs - (draft.resident + budget.draft_kv_bytes) / GIB
-    extend = 0.08 if draft.layers and settings.graphs else 0.0
-    return After(
-        workspace, graphs, piecewise, min(start, after_graphs, loading, with_draft - extend), with_draft - extend
-    )
+    left = start - graphs - piecewise
+    loading = left - (0.0 if rules.draft_first else draft.weights / GIB)
+    resident = 0.0 if rules.draft_first else draft.resident / GIB
+    pool = left - resident - (0.0 if rules.draft_first else budget.draft_kv_bytes / GIB)
+    end = pool - draft_graphs_gib(spec, settings, budget.running) if draft.layers and settings.graphs else pool
+    return After(workspace, graphs, piecewise, left, loading, pool, min(start, left, loading, pool, end), end)
 
 
 def decode_graphs_gib(spec: ModelSpec, settings: Settings, running: int) -> float:
-    """Decode graphs: logits of the largest batch and a little per size."""
+    """Decode graphs: a little per size and the logits of the largest batch; verification of hybrid models takes more."""
     sizes = [size for size in settings.graph_bs if size <= max(running, 1)]
     if not sizes:
         return 0.0
+    if settings.spec is None:
+        return 0.03 + 0.01 * len(sizes) + 0.5 * max(sizes) * spec.vocab * 4 / GIB
+    base = 0.25 if spec.is_hybrid else 0.05
+    return base + 0.01 * len(sizes) + 4 * logits_gib(spec, settings, max(sizes))
+
+
+def logits_gib(spec: ModelSpec, settings: Settings, batch: int) -> float:
+    """Float32 logits of one batch, every draft token counted."""
     tokens = settings.spec.draft_tokens if settings.spec else 1
-    logits = max(sizes) * tokens * spec.vocab * 4 / max(1, settings.tp) / GIB
-    return 0.03 + 0.008 * len(sizes) + logits
+    return batch * tokens * spec.vocab * 4 / GIB
+
+
+def draft_graphs_gib(spec: ModelSpec, settings: Settings, running: int) -> float:
+    """Graphs of drafting (more than one step) and of its extension."""
+    sizes = [size for size in settings.graph_bs if size <= max(running, 1)]
+    if not sizes or settings.spec is None:
+        return 0.0
+    logits = logits_gib(spec, settings, max(sizes))
+    return 0.05 + 5 * logits + (3 * logits if settings.spec.steps > 1 else 0.0)

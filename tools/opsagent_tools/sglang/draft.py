@@ -38,9 +38,23 @@ def make_draft(spec: ModelSpec, settings: Settings, quant: Quant, shards: Shards
         return NO_DRAFT
     if settings.spec.algorithm == "STANDALONE":
         return _standalone(settings, shards, other)
-    if settings.spec.algorithm in ("EAGLE3", "DFLASH"):
+    if settings.spec.algorithm in ("EAGLE3", "DFLASH") or (other is not None and "Eagle" in other.architecture):
         return _eagle3(spec, settings, shards, other)
+    if not has_mtp(spec):
+        return _standalone(settings, shards, other or spec)
     return _next_token(spec, settings, quant, shards)
+
+
+MTP_FAMILIES = (
+    "DeepseekV3", "DeepseekV32", "GlmMoeDsa", "Glm4Moe", "GlmOcr", "LongcatFlash", "MiMo", "Step3p5", "Bailing", "Ernie4_5_Moe",
+    "Qwen3Next", "Qwen3_5", "ExaoneMoE", "NemotronH", "HYV3", "MistralLarge3", "Pixtral",
+)  # fmt: skip
+"""Architectures whose draft has a class of its own (configs/model_config.py `_config_draft_model`)."""
+
+
+def has_mtp(spec: ModelSpec) -> bool:
+    """Whether NEXTN loads the model's own draft layer. Others load the whole target once more as its draft."""
+    return spec.architecture.startswith(MTP_FAMILIES)
 
 
 def mtp_layer(spec: ModelSpec) -> Layer:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from opsagent_tools.sglang.arguments import Arguments
 from opsagent_tools.sglang.case import Assessment, Case, Failed, assess
+from opsagent_tools.sglang.quant_rules import quant_refusal
 from opsagent_tools.sglang.refusals import class_refusal, gpu_refusal, memory_failure, model_refusal
 
 
@@ -16,4 +17,5 @@ def judge(case: Case, arguments: Arguments) -> tuple[Assessment | None, Failed |
         return None, failed
     found = assess(case, arguments.values)
     failed = failed or found.failed or gpu_refusal(case, found.settings) or class_refusal(case, arguments.values)
+    failed = failed or quant_refusal(case, arguments.values, found.settings)
     return found, failed or memory_failure(case, found)

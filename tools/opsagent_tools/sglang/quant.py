@@ -35,13 +35,15 @@ class Quant:
     zero_points: bool = False
     block: tuple[int, int] = (128, 128)
     ignored: tuple[str, ...] = ()
+    index_tensors: bool = False
+    """GPTQ keeps zero points and, for experts, the order of groups (layers/quantization/gptq.py)."""
     from_checkpoint: bool = True
     kv_fp8: bool = False
     """The checkpoint says that KV is kept in fp8 (`kv_cache_quant_algo`)."""
 
     def skips(self, name: str) -> bool:
         """Whether module `name` (`model.layers.3.mlp.gate_proj`) keeps the model's dtype."""
-        return any(_matches(pattern, name) for pattern in self.ignored)
+        return any(_matches(pattern, other) for other in spellings(name) for pattern in self.ignored)
 
     def linear(self, out: int, inn: int, dtype: int) -> list[int]:
         """Bytes of every tensor that a linear layer of `out` × `inn` keeps on the GPU."""
@@ -61,7 +63,9 @@ class Quant:
             return [weights, count * out * 4]
         if self.kind == "int4":
             groups = -(-inn // self.group) if self.group > 0 else 1
-            zeros = [count * groups * out // 2] if self.zero_points else []
+            zeros = [count * groups * out // 2] if self.zero_points or self.index_tensors else []
+            if self.index_tensors and count > 1:
+                zeros = [count * groups * out // 8 * dtype, count * inn * 4, count * inn * 4]
             return [weights // 2, count * groups * out * dtype, *zeros]
         if self.kind == "nvfp4":
             scales = count * (-(-out // 128) * 128) * (-(-(inn // 16) // 4) * 4)
@@ -96,7 +100,7 @@ def read_quant(config: Config, flag: str | None = None) -> Quant:
         group = int(config.get("group_size") or config.get("q_group_size") or 128)
         zero = bool(config.get("zero_point", kind == "awq")) if kind == "awq" else not bool(config.get("sym", True))
         layout = "int4" if bits == 4 else "int8"
-        return Quant(layout, method, group=group, zero_points=zero, ignored=ignored)
+        return Quant(layout, method, group=group, zero_points=zero, ignored=ignored, index_tensors=kind == "gptq")
     layouts = {
         "modelopt_fp4": "nvfp4",
         "mxfp4": "mxfp4",
@@ -146,6 +150,27 @@ def _ignored(config: Config) -> tuple[str, ...]:
         if isinstance(value, Sequence) and not isinstance(value, str):
             names.extend(str(item) for item in value)
     return tuple(names)
+
+
+FUSED = {
+    "q_proj": ("qkv_proj",),
+    "gate_proj": ("gate_up_proj", "up_proj"),
+    "in_proj_qkvz": ("in_proj_qkv", "in_proj_z"),
+    "in_proj_ba": ("in_proj_b", "in_proj_a"),
+    "q_a_proj": ("fused_qkv_a_proj_with_mqa",),
+}
+"""What a checkpoint calls the parts of a layer that SGLang fuses."""
+
+
+def spellings(name: str) -> list[str]:
+    """The names under which an ignore list may mean this module: parts of fused layers, and the prefixes of
+    multimodal models.
+    """
+    stem, _, last = name.rpartition(".")
+    tails = (last, *FUSED.get(last, ()))
+    bare = stem.removeprefix("model.")
+    prefixes = (stem, bare, f"model.language_model.{bare}", f"language_model.model.{bare}", f"language_model.{bare}")
+    return [f"{prefix}.{tail}" for prefix in prefixes for tail in tails]
 
 
 def _matches(pattern: str, name: str) -> bool:

@@ -111,15 +111,17 @@ def _more_slots(found: Assessment) -> str:
 
 
 def _after_failure(found: Assessment) -> Failed:
-    budget = found.budget
-    assert budget is not None
-    if found.settings.graphs or found.settings.piecewise_tokens:
+    """Which step after the pools runs out first: target graphs, draft weights, draft pool, draft graphs."""
+    after, settings = found.after, found.settings
+    if after.graphs_left >= 0 and after.draft_load < 0:
+        words = "torch.OutOfMemoryError: CUDA out of memory. (while the draft model is loaded)"
+        return Failed("weights-oom", "oom-weight-load", words, "a lower --mem-fraction-static")
+    if after.graphs_left >= 0 and after.draft_pool < 0:
+        words = "torch.OutOfMemoryError: CUDA out of memory. (in the draft's mem_cache/memory_pool.py)"
+        return Failed("kv-pool-oom", "oom-pool-alloc", words, "a lower --mem-fraction-static, or --max-total-tokens")
+    if settings.graphs or settings.piecewise_tokens:
         words = "Exception: Capture cuda graph failed: CUDA out of memory."
-        return Failed(
-            "graph-capture-oom",
-            "oom-graph-capture",
-            words,
-            "a lower --mem-fraction-static, or a smaller --cuda-graph-max-bs",
-        )
-    words = "torch.OutOfMemoryError: CUDA out of memory. (draft model)"
-    return Failed("weights-oom", "oom-weight-load", words, "a lower --mem-fraction-static")
+        fix = "a lower --mem-fraction-static, or a smaller --cuda-graph-max-bs"
+        return Failed("graph-capture-oom", "oom-graph-capture", words, fix)
+    words = "torch.OutOfMemoryError: CUDA out of memory."
+    return Failed("kv-pool-oom", "oom-pool-alloc", words, "a lower --mem-fraction-static")

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from opsagent_tools.sglang.allocator import reserved
+from opsagent_tools.sglang.allocator import MIB
+from opsagent_tools.sglang.conversion import QUANTISED, loaded_bytes
 from opsagent_tools.sglang.modelspec import Layer, Linear, Mla, ModelSpec, Moe, Vision
 from opsagent_tools.sglang.quant import Quant
 from opsagent_tools.sglang.state import divide, groups_after_split
@@ -64,11 +65,13 @@ def weight_bytes(spec: ModelSpec, quant: Quant, shards: Shards, *, language_only
     """Bytes by part on the fullest pipeline stage, and `total` as the driver sees it (allocator segments)."""
     best: dict[str, int] = {}
     for rank in range(shards.pp):
-        tensors = list(target_tensors(spec, quant, shards, rank, language_only=language_only))
+        built = quant if quant.from_checkpoint else Quant()
+        tensors = list(target_tensors(spec, built, shards, rank, language_only=language_only))
         parts: dict[str, int] = {}
         for part, size in tensors:
-            parts[part] = parts.get(part, 0) + size
-        parts["total"] = reserved(size for _part, size in tensors)
+            kept = size // 2 if not quant.from_checkpoint and part in QUANTISED and size > MIB else size
+            parts[part] = parts.get(part, 0) + kept
+        parts["total"] = loaded_bytes(spec, quant, shards.atp, tensors)
         if parts["total"] > best.get("total", -1):
             best = parts
     return best
@@ -155,7 +158,7 @@ def attention_tensors(spec: ModelSpec, quant: Quant, atp: int, name: str, *, swa
 
 
 def mla_tensors(spec: ModelSpec, mla: Mla, quant: Quant, atp: int, name: str) -> Sized:
-    """Latent attention: the down projections are replicated; w_kc and w_vc are a second copy of kv_b."""
+    """Latent attention: the down projections are replicated (the copies of kv_b: conversion.py)."""
     e, heads = spec.dtype_bytes, divide(spec.heads, atp)
     attn = f"{name}.self_attn"
     if mla.q_lora_rank:
@@ -177,9 +180,6 @@ def mla_tensors(spec: ModelSpec, mla: Mla, quant: Quant, atp: int, name: str) ->
     yield from _linear("attention", quant, f"{attn}.kv_b_proj", heads * (mla.nope + mla.v), mla.kv_lora_rank, e)
     yield from _linear("attention", quant, f"{attn}.o_proj", spec.hidden, heads * mla.v, e)
     yield "norms", mla.kv_lora_rank * e
-    copy = 1 if quant.kind == "fp8-block" and not quant.skips(f"{attn}.kv_b_proj") else e
-    yield "attention", heads * mla.nope * mla.kv_lora_rank * copy
-    yield "attention", heads * mla.v * mla.kv_lora_rank * copy
 
 
 def linear_tensors(spec: ModelSpec, linear: Linear, quant: Quant, atp: int, name: str) -> Sized:
