@@ -25,7 +25,11 @@ FRAGMENT = 10
 """A first or last piece of a known value of at least this length is replaced too: outputs get cut."""
 
 
-def mark(name: str) -> str:
+UNKNOWN = "secret"
+"""The name of every secret that only its shape gave away: one name, so that it reads alike wherever it was found."""
+
+
+def mark(name: str = UNKNOWN) -> str:
     """What stands in place of a secret; it is never itself taken for one."""
     return f"[redacted:{name}]"
 
@@ -65,7 +69,7 @@ class Redactor:
         for name, value in (known or {}).items():
             self.add(value, name)
 
-    def add(self, value: str, name: str = "secret") -> None:
+    def add(self, value: str, name: str = UNKNOWN) -> None:
         """From now on this value is a secret. Lines of a long one (a key file) are secrets of their own."""
         value = value.strip()
         if len(value) < SHORTEST or not plausible(value):
@@ -82,7 +86,7 @@ class Redactor:
                 for form in _forms(piece):
                     self._names.setdefault(form, name)
             self._forms = tuple(sorted(self._names, key=len, reverse=True))
-            ours = {*self._names.values(), *(rule.name for rule in RULES)}
+            ours = {UNKNOWN, *self._names.values()}
             self._marks = "|".join(re.escape(mark(known)) for known in sorted(ours))
 
     def text(self, text: str) -> tuple[str, Hits]:
@@ -97,7 +101,7 @@ class Redactor:
             text = self._fragments(text, hits)
         low = folded(text)
         for rule in RULES:
-            safe = rule.apply(text, low, mark(rule.name), hits)
+            safe = rule.apply(text, low, mark(), hits)
             if safe is not text:
                 text, low = safe, folded(safe)
         return text, hits
@@ -165,7 +169,7 @@ class Redactor:
     def _item(self, key: str, item: Any, hits: Hits) -> Any:
         if isinstance(item, str) and SECRET_KEY.search(key) and plausible(item):
             hits["key"] += 1
-            return mark("key")
+            return mark()
         return self._walk(item, hits)
 
     def _list(self, items: list[Any] | tuple[Any, ...], hits: Hits) -> list[Any]:
@@ -175,7 +179,7 @@ class Redactor:
             secret = isinstance(before, str) and SECRET_FLAG.fullmatch(before) and isinstance(item, str)
             if secret and plausible(item) and not item.startswith("-"):
                 hits["flag"] += 1
-                found.append(mark("flag"))
+                found.append(mark())
             else:
                 found.append(self._walk(item, hits))
         return found

@@ -14,6 +14,8 @@ from wire.server import USAGE, WireServer, call, delta, says, stream
 from opsagent.cli.show import command as show
 from opsagent.models.openai_chat import Endpoint, OpenAIChat
 from opsagent.redact import Redactor
+from opsagent.replay.recording import Recording
+from opsagent.replay.run import replay
 from opsagent_tools.errors import ToolFailed
 from opsagent_tools.tool import Context, Tool
 
@@ -73,6 +75,8 @@ def test_no_canary_survives(tmp_path: Path) -> None:
     for path in tmp_path.rglob("*"):
         if path.is_file():
             seen[path.name] = path.read_bytes().decode("utf-8", "surrogateescape")
+    again = replay(Recording.open(tmp_path), tools=tools)
+    assert again.ok, again.divergence
     seen["screen"] = CliRunner().invoke(show, [str(tmp_path)], standalone_mode=False).output
     assert len(seen) >= 5
     for place, text in seen.items():

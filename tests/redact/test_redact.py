@@ -88,9 +88,9 @@ def test_structure_tells_too() -> None:
         "tokens": {"in": 1},
     }
     assert Redactor().value(value)[0] == {
-        "env": {"HF_TOKEN": "[redacted:key]", "PATH": "/bin"},
-        "argv": ["python", "--api-key", "[redacted:flag]", "--max-total-tokens", "4096", "--token", "--port"],
-        "Authorization": "[redacted:key]",
+        "env": {"HF_TOKEN": "[redacted:secret]", "PATH": "/bin"},
+        "argv": ["python", "--api-key", "[redacted:secret]", "--max-total-tokens", "4096", "--token", "--port"],
+        "Authorization": "[redacted:secret]",
         "api_key": None,
         "tokens": {"in": 1},
     }
@@ -145,3 +145,9 @@ def test_marks_are_left_alone_and_cannot_be_forged() -> None:
     assert safe == "[redacted:password] [redacted:KEY]"
     assert redactor.clean(safe) == safe
     assert redactor.clean("[redacted:s3cr3t-Value]") == "[redacted:[redacted:KEY]]"
+
+
+def test_a_secret_reads_alike_in_text_and_in_structure() -> None:
+    args = {"flags": ["--api-key", "plain1"], "env": {"HF_TOKEN": "plain2"}, "url": "http://u:plain3@h/x"}
+    redactor = Redactor()
+    assert json.loads(redactor.clean(json.dumps(args))) == redactor.value(args)[0]

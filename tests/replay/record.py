@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
@@ -48,7 +49,8 @@ TWO_STEPS = """
 def record(
     folder: Path, body: str = TWO_STEPS, *, host: CounterHost | None = None, gate: ScriptedGate | None = None,
     model: Model | None = None, resume: bool = False, redactor: Redactor | None = None,
-    tools: Mapping[str, Tool[Any, Any]] = TOOLS, disk: Disk | None = None, **more: Any,
+    tools: Mapping[str, Tool[Any, Any]] = TOOLS, disk: Disk | None = None,
+    schemas: dict[str, Any] | None = None, **more: Any,
 ) -> Run:  # fmt: skip
     """Run (or resume) the counter's runbook in a folder, to its end or to the signal that ends the process."""
     text = HEAD + textwrap.dedent(body)
@@ -67,7 +69,13 @@ def record(
         book = {"name": "count", "title": "Count", "path": "count.md", "sha256": journal.blob(text.encode())}
         name = model.name if model else "autopilot"
         run.emit(
-            "run.started", run="t1", runbook=book, params={"goal": 2, "wish": []}, model=name, hosts={"box": "box"}
+            "run.started",
+            tools=journal.blob(json.dumps(schemas).encode()) if schemas else "",
+            run="t1",
+            runbook=book,
+            params={"goal": 2, "wish": []},
+            model=name,
+            hosts={"box": "box"},
         )
     try:
         conduct(Session(run, model or Autopilot(run), folder, journal, cast(Any, None)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loop.world import TOOLS, CounterHost, ScriptedGate
+from loop.world import TOOLS, AddArgs, CounterHost, ScriptedGate
 from replay.record import TWO_STEPS, record
 
 from opsagent.call import Decision
@@ -224,3 +225,16 @@ def test_a_replay_imports_neither_openai_nor_paramiko(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
     assert done.stdout.strip().endswith("set()"), done.stdout + done.stderr
+
+
+def test_a_tool_that_learned_a_new_argument_still_replays(tmp_path: Path) -> None:
+    schemas = {name: tool.args.model_json_schema() for name, tool in TOOLS.items()}
+    record(tmp_path, schemas=schemas)
+
+    class NewArgs(AddArgs):
+        careful: bool = True
+
+    newer = {**TOOLS, "add": dataclasses.replace(TOOLS["add"], args=NewArgs)}
+    assert replay(Recording.open(tmp_path), tools=newer).ok
+    record(tmp_path / "without")
+    assert not replay(Recording.open(tmp_path / "without"), tools=newer).ok

@@ -96,7 +96,8 @@ class ReplayJournal:
                 f"diverged at {recorded.id}: recorded {recorded.type}, now {made.type} {self._brief(made)}",
                 event=recorded.id, hint=f"recorded: {self._brief(recorded)}",
             )  # fmt: skip
-        found = first_difference(comparable(recorded.type, recorded.data), comparable(made.type, made.data))
+        data = self._recording.as_recorded(made.data) if made.type == "call.intent" else made.data
+        found = first_difference(comparable(recorded.type, recorded.data), comparable(made.type, data))
         if found is None:
             return
         if made.type == "model.request":

@@ -43,6 +43,16 @@ class NoTime:
         return
 
 
+@dataclass(frozen=True, slots=True)
+class RecordedVerdict(Verdict):
+    """A verdict with its recorded binding: arguments are redacted by now, so it could not be computed again."""
+
+    told: str = ""
+
+    def binding(self, call: Call) -> str:
+        return self.told
+
+
 class Probed(BaseModel):
     """The recorded answer of a tool's probe."""
 
@@ -171,9 +181,9 @@ class ReplayGate:
         if told is None:
             events = self.recording.by_call.get(self._recorded(call), [])
             raise failure_of(next((e for e in events if e.type == "call.failed"), events[0]))
-        return Verdict(
+        return RecordedVerdict(
             told["tier"], tuple(Reason(**r) for r in told["reasons"]), tuple(told["assumed"]), tuple(told["effects"]),
-            dict(told.get("facts") or {}),
+            dict(told.get("facts") or {}), told=str(told.get("binding") or ""),
         )  # fmt: skip
 
     def _recorded(self, call: Call) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,6 +42,8 @@ class Recording:
     state: RunState
     by_call: dict[str, list[Event]] = field(default_factory=dict)
     """Call id → its events in order, the intent first."""
+    schemas: dict[str, Any] = field(default_factory=dict)
+    """Argument schemas of the tools, as they were; {} when the run kept none."""
 
     @classmethod
     def open(cls, ref: str | Path) -> Recording:
@@ -54,7 +57,8 @@ class Recording:
                 by_call.setdefault(ident, []).append(event)
         if not opened.log.events or opened.log.events[0].type != "run.started":
             raise TranscriptDamaged("the journal does not begin with run.started", where=str(opened.folder))
-        return cls(opened.folder, opened.log.events, opened.state, by_call)
+        schemas = _schemas(opened.folder, opened.log.events[0])
+        return cls(opened.folder, opened.log.events, opened.state, by_call, schemas)
 
     @property
     def started(self) -> dict[str, Any]:
@@ -72,6 +76,15 @@ class Recording:
         if runbook is None:
             raise TranscriptDamaged(f"the recorded runbook cannot be read: {faults[:1]}", where=str(self.folder))
         return runbook
+
+    def as_recorded(self, intent: dict[str, Any]) -> dict[str, Any]:
+        """A call's intent without arguments that its tool did not have yet when the run was recorded."""
+        call = intent["call"]
+        properties = (self.schemas.get(call["tool"]) or {}).get("properties")
+        if not isinstance(properties, dict):
+            return intent
+        args = {name: value for name, value in call["args"].items() if name in properties}
+        return {**intent, "call": {**call, "args": args}}
 
     def intents(self) -> list[Event]:
         return [event for event in self.events if event.type == "call.intent"]
@@ -114,6 +127,17 @@ class Recording:
                 if best is None or score > best[0]:
                     best = (score, call["id"])
         return best[1] if best else None
+
+
+def _schemas(folder: Path, started: Event) -> dict[str, Any]:
+    sha256 = started.data.get("tools")
+    if not isinstance(sha256, str) or len(sha256) != 64:
+        return {}
+    try:
+        value = json.loads(read_blob(folder, sha256))
+    except ValueError:
+        raise TranscriptDamaged("the recorded tool schemas cannot be read", where=str(folder)) from None
+    return value if isinstance(value, dict) else {}
 
 
 def alike(left: dict[str, Any], right: dict[str, Any]) -> float:
