@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opsagent_tools.sglang.advice import search
+from opsagent_tools.sglang.advice import Better, search
 from opsagent_tools.sglang.arguments import read_arguments
 from opsagent_tools.sglang.arithmetic import NEWEST
 from opsagent_tools.sglang.calibration import NO_CALIBRATION, Calibration
@@ -33,8 +33,9 @@ def plan(
     checkpoint: CheckpointFacts | None = None,
     draft_config: Mapping[str, Any] | None = None,
     calibration: Calibration = NO_CALIBRATION,
+    advise: bool = True,
 ) -> Plan:
-    """Predict the launch of `flags` and find better ones.
+    """Predict the launch of `flags` and find better ones (not with `advise` off: one estimate only).
 
     `free_gib` is the free memory per GPU at "Load weight begin", None when only the total is known. `keep` names what
     must not change (`speculation`, `precision`, or a flag). Raises InputError for a configuration that is not a model's.
@@ -51,7 +52,7 @@ def plan(
     )
     arguments = read_arguments(list(flags), case)
     found, failed = judge(case, arguments)
-    better = search(case, arguments, found, failed, want, keep)
+    better = search(case, arguments, found, failed, want, keep) if advise else Better()
     return Plan(
         verdict="fails" if failed else "fits",
         failure=failed.failure if failed else None,
