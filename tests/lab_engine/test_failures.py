@@ -250,3 +250,30 @@ def test_nextn_without_mtp_layers_loads_the_model_twice_and_needs_the_room() -> 
     _code, text = _fails(lab("Qwen/Qwen3-8B", cards=1), *spec, "--mem-fraction-static", "0.8")
     assert text.count("Load weight begin") == 2
     assert "CUDA out of memory" in text
+
+
+def test_059_stays_up_without_its_scheduler_and_answers_nothing() -> None:
+    it = lab("Qwen/Qwen3-8B", cards=1, version="0.5.9")
+    sim = it.start()
+    it.until("ready to roll", sim)
+    victim = next(p for p in it.host.processes.values() if p.title == "sglang::scheduler")
+    it.world.signal(it.host, victim.pid, 9)
+    it.call("curl", "-sS", "http://127.0.0.1:30000/v1/models")
+    body = '{"messages": [{"role": "user", "content": "2+2="}]}'
+    words = ("-H", "Content-Type: application/json", "-d", body, "http://127.0.0.1:30000/v1/chat/completions")
+    for _ in range(200):
+        if it.call("curl", "-sS", "-m", "30", *words)[0] == 28:
+            break
+    else:
+        raise AssertionError("it still answers")
+    health = it.call("curl", "-sS", "-o", "/dev/null", "-w", "%{http_code}", "http://127.0.0.1:30000/health")
+    assert health[1] == "503"
+    assert sim.pid in it.host.processes
+
+
+def test_059_names_a_dead_scheduler_in_other_words() -> None:
+    it = lab("Qwen/Qwen3-8B", cards=1, version="0.5.9", settings={"engine": {"oom_kill": 1}})
+    code, text = _fails(it)
+    assert code == 1
+    assert "Rank 0 scheduler is dead. Please check if there are relevant logs." in text
+    assert "Exit code: -9" in text

@@ -299,6 +299,13 @@ def _sabotage(run: Run) -> None:
 
 
 def _scheduler_died(run: Run, gone: _SchedulerGone) -> int:
+    if run.version == "0.5.9":
+        run.line(Say(f"Rank {gone.rank} scheduler is dead. Please check if there are relevant logs."))
+        run.line(Say("Exit code: -9"))
+        run.line(
+            Say(trace("scheduler-eof", site=run.site, std=run.std, kind="EOFError", message=""), stamp=False, end="")
+        )
+        return 1
     message = (
         f"Rank {gone.rank} scheduler died during initialization (exit code: -9). If exit code is -9 (SIGKILL), a common "
         "cause is the OS OOM killer. Run `dmesg -T | grep -i oom` to check."

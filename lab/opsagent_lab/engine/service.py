@@ -105,16 +105,23 @@ def _loop(run: Run, server: Server) -> int:
     while True:
         if asked:
             return _stop(run, server)
-        dead = run.dead_child()
-        if dead is not None:
-            server.stuck, server.ready = True, False
-            name = (dead.title or "scheduler").partition("::")[2]
-            run.line(
-                Say(f"Subprocess {name} (pid={dead.pid}) crashed with exit code -9. Triggering SIGQUIT for cleanup...")
-            )
-            raise Killed(SIGKILL)
+        if not server.stuck and run.dead_child() is not None:
+            _child_died(run, server)
         p.sim.memo["cold"] = server.cold
         p.sleep(2.0)
+
+
+def _child_died(run: Run, server: Server) -> None:
+    """From 0.5.10 on a watchdog ends the server; 0.5.9 stays up and answers nothing any more."""
+    server.stuck = True
+    dead = run.dead_child()
+    if dead is None or server.launch.settings.version == "0.5.9":
+        return
+    at = run.children.index(dead)
+    name = f"scheduler_{at}" if at < server.launch.settings.tp else "detokenizer"
+    run.line(Say(f"Subprocess {name} (pid={dead.pid}) crashed with exit code -9. Triggering SIGQUIT for cleanup..."))
+    run.line(Say("SIGQUIT received. signum=None, frame=None. It usually means one child failed."))
+    raise Killed(SIGKILL)
 
 
 def _stop(run: Run, server: Server) -> int:
