@@ -10,15 +10,14 @@ from dataclasses import dataclass, field
 
 from opsagent_lab.clock import stamp
 from opsagent_lab.engine import argv as command_line
-from opsagent_lab.engine import boot, modeldir, noise, rules, venvs
+from opsagent_lab.engine import boot, cards, modeldir, noise, rules, venvs
 from opsagent_lab.engine.card import MIB
-from opsagent_lab.engine.hardware import Gpu, sm_of
+from opsagent_lab.engine.hardware import Gpu
 from opsagent_lab.engine.launch import Died, Event, Hold, Launch, Limits, ModelDir, Say, Spawn, Wait
 from opsagent_lab.engine.service import serve_until_stopped
 from opsagent_lab.engine.settings import Refusal, Settings, Value
 from opsagent_lab.engine.shape import Shape, read_shape
 from opsagent_lab.engine.traces import trace
-from opsagent_lab.gpu_access import access
 from opsagent_lab.program import SIGKILL, Killed, Process
 from opsagent_lab.state import Gpu as StateGpu
 from opsagent_lab.state import SimProcess
@@ -140,7 +139,9 @@ def _accepted(run: Run, values: dict[str, Value]) -> int:
     p = run.process
     told: list[Say] = []
     try:
-        gpus = visible(run, int(str(values.get("base_gpu_id") or 0)))
+        run.cards, gpus = cards.visible(p, int(str(values.get("base_gpu_id") or 0)), {c.pid for c in run.children})
+        if not gpus:
+            raise Refusal("RuntimeError", cards.NONE, "args-attention")
         model, shape = _model(run, str(values.get("model_path")))
         values.setdefault("random_seed", p.sim.memo.setdefault("seed", p.world.random.randrange(1, 2**30)))
         told += noise.generation_config_of(model)
@@ -154,36 +155,6 @@ def _accepted(run: Run, values: dict[str, Value]) -> int:
         run.line(say)
     p.world.count(p.host, "launches")
     return _load_and_serve(run, _launch(run, settings, shape, model, gpus))
-
-
-def visible(run: Run, base: int = 0) -> tuple[Gpu, ...]:
-    """The cards that this process may use, from `--base-gpu-id` on. Raises Refusal when there are none."""
-    p = run.process
-    seen = access(p.world, p.host, p.user)
-    cards = list(seen.gpus) if seen.ok and not seen.cuda_problem else []
-    chosen = p.env.get("CUDA_VISIBLE_DEVICES")
-    if chosen is not None:
-        cards = [cards[int(i)] for i in chosen.split(",") if i.strip().isdigit() and int(i) < len(cards)]
-    if not cards:
-        raise Refusal("RuntimeError", "No accelerator (CUDA, XPU, HPU, NPU, MUSA, MPS) is available.", "args-attention")
-    run.cards = cards[base:]
-    return tuple(_gpu(run, base + i, card) for i, card in enumerate(run.cards))
-
-
-def _gpu(run: Run, index: int, card: StateGpu) -> Gpu:
-    p = run.process
-    own = {c.pid for c in run.children}
-    others = tuple(
-        (proc.pid, proc.gpu_mib[card.uuid])
-        for host in p.world.hosts.values()
-        for proc in list(host.processes.values())
-        if card.uuid in proc.gpu_mib and proc.pid not in own
-    )
-    sm = int(card.compute_capability.replace(".", "") or sm_of(card.name))
-    return Gpu(
-        index, card.name, card.total_mib, float(p.world.gpu_free_mib(card)), sm, others, card.reserved_mib,
-        card.context_mib,
-    )  # fmt: skip
 
 
 def _model(run: Run, path: str) -> tuple[ModelDir, Shape]:
@@ -276,7 +247,7 @@ def _wait(run: Run, event: Wait) -> None:
     """Sleep in small steps, so that a scheduler's death is noticed."""
     left = event.seconds
     while left > 0:
-        step = left if run.past is not None else min(left, 2.0)
+        step = left if run.past is not None else min(left, 5.0)
         run.sleep(step)
         left -= step
         if run.children and run.dead_child() is not None:
