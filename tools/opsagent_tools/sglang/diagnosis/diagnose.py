@@ -81,6 +81,9 @@ def _clean(result: Scan, version: str | None) -> Diagnosis:
         "noise": result.noise,
         "launches": max(1, len(launches)),
     }
+    batches = result.skimmed.batch_line
+    if batches and not up and not any(f > batches for n in launches for f in n.fatal_lines):
+        up = [last]  # requests are being worked on, and nothing fatal came after
     if up:
         facts = up[-1].reader.facts
         return Diagnosis(

@@ -67,7 +67,8 @@ def _holds(scan: Scan, sign: Signature, hit: Hit, launch: Launch) -> tuple[Hit, 
     ended = sign.ended if sign.ended is not None else (True if sign.tier == 1 else None)
     if ended is not None and ended == launch.up:
         return None
-    if any(re.search(source, hit.match.string, re.I) for source in sign.but):
+    text = hit.match.string
+    if any(re.search(s, text, re.I) for s in sign.but) or not all(re.search(s, text, re.I) for s in sign.with_):
         return None
     support: list[Hit] = []
     for source in sign.near:

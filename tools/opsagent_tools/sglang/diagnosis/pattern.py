@@ -23,9 +23,9 @@ class Pattern:
     def of(cls, source: str) -> Pattern:
         anchors, end = _alternatives(source, 0)
         words = tuple(max(_whole_words(anchor), key=len, default="") for anchor in anchors)
-        if not anchors or min(map(len, anchors)) < 4 or end != len(source):
+        if not anchors or min(map(len, anchors)) < 3 or end != len(source):
             raise ValueError(
-                f"no word of four letters that every match of {source!r} has: it would be tried on every line"
+                f"no word of three letters that every match of {source!r} has: it would be tried on every line"
             )
         return cls(source, anchors, words if all(words) else ())
 

@@ -18,7 +18,7 @@ Json = dict[str, Any]
 class Signature:
     """One way in which a cause shows. Every condition that is given must hold; `line` is the evidence.
 
-    `near`: patterns that match in the same traceback or within `span` lines; `far`: none of them may; `but`: nor may these on the line itself.
+    `near`: patterns that match in the same traceback or within `span` lines; `far`: none of them may. `with` / `but`: these must / must not match on the line itself.
     `seen` / `unseen`: the same for the whole server start. `phase`: one of these. `ready`: the server had come up before
     the line (true), or had not (false). `ended`: true if the server must not be up at the end. `where`: named facts.
     `tier`: 3 proves, 2 strongly suggests, 1 is the best guess when nothing else speaks.
@@ -29,6 +29,7 @@ class Signature:
     line: str
     near: tuple[str, ...] = ()
     far: tuple[str, ...] = ()
+    with_: tuple[str, ...] = ()
     but: tuple[str, ...] = ()
     seen: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()
@@ -92,9 +93,10 @@ def _tuple(value: Any) -> tuple[Any, ...]:
 
 def read_signature(slug: str, family: str, data: Json) -> Signature:
     known = {k: data[k] for k in ("line", "ready", "ended", "tier", "span", "noise", "confidence") if k in data}
-    lists = {k: _tuple(data.get(k)) for k in ("near", "far", "but", "seen", "unseen", "where", "phase")}
+    lists = {k: _tuple(data.get(k)) for k in ("with", "near", "far", "but", "seen", "unseen", "where", "phase")}
     if extra := set(data) - set(known) - set(lists):
         raise InputError(f"unknown keys {sorted(extra)} in a signature of {slug}", where=f"{family}.toml")
+    lists["with_"] = lists.pop("with")
     return Signature(cause=slug, family=family, **known, **lists)
 
 
