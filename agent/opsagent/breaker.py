@@ -37,7 +37,7 @@ class Breaker:
         self._rejections = 0
         if polls:
             return ""
-        self._seen.append(canonical([call.tool, call.host, call.args]))
+        self._seen.append(canonical([call.tool, call.host, call.args, call.step]))
         rounds, what = self._rounds()
         if rounds >= STOP_AT:
             raise GoingInCircles(

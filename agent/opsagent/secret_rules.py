@@ -143,6 +143,13 @@ SECRET_FLAG = re.compile(rf"--?{_FLAG}")
 """An option whose next argument is a secret."""
 
 
+SUSPICIOUS = re.compile(
+    "key|token|secret|passw|passphrase|pwd|credential|authorization|bearer|cookie|://|curl|auth=|sig"
+    "|hf_|sk-|gh[pousr]_|github_pat|glpat|xox|nvapi|akia|asia|aiza|npm_|pypi-|dckr_|tskey|eyj|api_org_"
+)
+"""Something of this is in every (folded) text that a rule can match: most short texts are done with one search."""
+
+
 def _on(check: Callable[[str], bool]) -> Accepts:
     return lambda found, text: check(_value(found, text))
 

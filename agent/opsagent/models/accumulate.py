@@ -67,7 +67,8 @@ class Accumulator:
             if isinstance(value, str):
                 into.append(value)
                 self._grow(len(value))
-        for item in delta.get("tool_calls") or []:
+        calls = delta.get("tool_calls")
+        for item in calls if isinstance(calls, list) else []:
             if isinstance(item, Mapping):
                 self._call(item)
 

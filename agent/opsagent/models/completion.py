@@ -38,7 +38,8 @@ def reply_of(body: bytes | str, content_type: str = "application/json") -> Reply
 def _reply(choice: Mapping[str, Any], message: Mapping[str, Any], usage: dict[str, int]) -> Reply:
     found: list[tuple[str, str, str | dict[str, Any]]] = []
     notes: list[str] = []
-    for item in message.get("tool_calls") or []:
+    wanted = message.get("tool_calls")
+    for item in wanted if isinstance(wanted, list) else []:
         function = item.get("function") if isinstance(item, Mapping) else None
         if not isinstance(function, Mapping):
             continue
@@ -53,13 +54,20 @@ def _reply(choice: Mapping[str, Any], message: Mapping[str, Any], usage: dict[st
     finish = str(choice.get("finish_reason") or ("tool_calls" if calls else ""))
     if not finish:
         notes.append("no-finish-reason")
-    content = message.get("content")
+    content = _text(message.get("content"))
     refusal = message.get("refusal")
     return Reply(
-        text=content if isinstance(content, str) else "",
+        text=content,
         calls=calls,
         finish="refusal" if refusal and not calls else finish or "stop",
         reasoning=str(message.get("reasoning_content") or message.get("reasoning") or ""),
         usage=usage,
         notes=(*notes, *more, *(() if usage else ("usage-unknown",))),
     )
+
+
+def _text(content: Any) -> str:
+    """The words of a content: a text, or a list of parts of which the texts count."""
+    if isinstance(content, list):
+        return "".join(str(part.get("text") or "") for part in content if isinstance(part, Mapping))
+    return content if isinstance(content, str) else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,12 +33,19 @@ def is_torn_note(event: Event) -> bool:
     return event.type == "note" and event.data.get("kind") == "torn-line"
 
 
+def is_end(event: Event) -> bool:
+    """A process ends with run.finished, or died before the next one's first event."""
+    return event.type in ("run.finished", "run.resumed") or is_torn_note(event)
+
+
 class ReplayJournal:
     """Strict: a difference raises Diverged. Otherwise it only keeps what the loop writes."""
 
     def __init__(self, recording: Recording, *, strict: bool) -> None:
         self._recording, self._strict = recording, strict
         self._memory = MemoryJournal(now=self._now)
+        self._intents = [event.seq for event in recording.intents()]
+        self._ends = [e.seq - (e.type != "run.finished") for e in recording.events if is_end(e)]
         self._memory_append(recording.events[0])
 
     @property
@@ -54,14 +62,26 @@ class ReplayJournal:
         place = self.state.seq
         return self._recording.events[place] if self._strict and place < len(self._recording.events) else None
 
-    def ahead(self) -> Iterator[Event]:
-        """Recorded events from here to the end of the recorded process."""
-        for event in self._recording.events[self.state.seq :]:
-            if event.type == "run.resumed" or is_torn_note(event):
-                return
-            yield event
-            if event.type == "run.finished":
-                return
+    @property
+    def process_end(self) -> int:
+        """Number of recorded events up to the end (or death) of the recorded process that is at work here."""
+        place = bisect.bisect_right(self._ends, self.state.seq)
+        return self._ends[place] if place < len(self._ends) else len(self._recording.events)
+
+    def ahead_of(self, call_id: str) -> Iterator[Event]:
+        """Recorded events of a call from here to the end of the recorded process."""
+        here, end = self.state.seq, self.process_end
+        return (event for event in self._recording.by_call.get(call_id, ()) if here < event.seq <= end)
+
+    def next_intent(self) -> Event | None:
+        """The next call that the recorded process made. Raises Cut when it died before it."""
+        place = bisect.bisect_right(self._intents, self.state.seq)
+        events, end = self._recording.events, self.process_end
+        if place < len(self._intents) and self._intents[place] <= end:
+            return events[self._intents[place] - 1]
+        if not end or events[end - 1].type != "run.finished":
+            raise Cut("the recorded process died before this call")
+        return None
 
     def append(self, type: str, /, **data: Any) -> Event:
         if not self._strict:
@@ -72,8 +92,10 @@ class ReplayJournal:
             raise Cut("the recording stops here")
         if recorded is not None and (recorded.type == "run.resumed" or is_torn_note(recorded)):
             raise Cut("the recorded process died here")
-        safe, _hits = self.redactor.value(clean(data))
-        self._hold_against(Event(self.state.seq + 1, "", type, safe, ""), recorded)
+        made = Event(self.state.seq + 1, "", type, clean(data), "")
+        if recorded is None or made.type != recorded.type or made.data != recorded.data:
+            safe, _hits = self.redactor.value(made.data)
+            self._hold_against(Event(made.seq, "", type, safe, ""), recorded)
         assert recorded is not None
         return self._memory_append(recorded)
 

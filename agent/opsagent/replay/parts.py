@@ -135,8 +135,8 @@ class ReplayTools:
             raise Cut("the recorded process died in this call")
         if coming.type == "run.finished":
             raise KeyboardInterrupt
-        for event in self.journal.ahead():
-            if event.type in ENDS and event.data.get("call") == call.id:
+        for event in self.journal.ahead_of(call.id):
+            if event.type in ENDS:
                 return self.recording.outcome(event)
         raise Cut("the recording has no end of this call")
 
@@ -163,7 +163,7 @@ class ReplayTools:
     def _events_of(self, call_id: str) -> Iterator[Event]:
         if self.mode != "strict":
             return iter(self.recording.by_call.get(self.matches.used.get(call_id, call_id), []))
-        return (event for event in self.journal.ahead() if event.data.get("call") == call_id)
+        return self.journal.ahead_of(call_id)
 
 
 @dataclass
@@ -192,10 +192,7 @@ class ReplayGate:
     def _intent(self, call: Call) -> Event:
         if self.mode != "strict":
             return self.recording.by_call[self.matches.find(call)][0]
-        ahead = list(self.journal.ahead())
-        coming = next((e for e in ahead if e.type == "call.intent"), None)
-        if coming is None and not any(e.type == "run.finished" for e in ahead):
-            raise Cut("the recorded process died before this call")
+        coming = self.journal.next_intent()
         if coming is None:
             raise Diverged(f"{call.id} {call.tool} was never recorded: the recording makes no further call")
         return coming
@@ -227,7 +224,7 @@ class ReplayGate:
     def _of(self, call: Call) -> Iterator[Event]:
         if self.mode != "strict":
             return iter(self.recording.by_call.get(self.matches.find(call), []))
-        return (event for event in self.journal.ahead() if event.data.get("call") == call.id)
+        return self.journal.ahead_of(call.id)
 
     def _changed(self, decision: Event) -> dict[str, Any]:
         """The changed arguments: those of the call that followed."""
