@@ -60,7 +60,7 @@ def _verdict(call: Call, t: Trace) -> Verdict:
 
 def stages_of(args: dict[str, Any]) -> list[Argv]:
     """The pipe that ssh_exec or run_job would run: `argv` as words, or as a list of such lists. Raises ValueError."""
-    raw = args.get("argv", args.get("stages"))
+    raw = args.get("argv") or args.get("stages")
     if not isinstance(raw, list) or not raw:
         raise ValueError("argv is missing")
     if all(isinstance(word, str) for word in raw):
@@ -72,6 +72,9 @@ def stages_of(args: dict[str, Any]) -> list[Argv]:
 
 def command(call: Call, t: Trace) -> None:
     """ssh_exec and run_job: every stage of the pipe, knowing the stages before it."""
+    if call.tool == "run_job" and call.args.get("job") and not call.args.get("argv"):
+        t.say("R0", "job.wait", "goes on waiting for a job that runs already")
+        return
     stages = stages_of(call.args)
     stdin = call.args.get("stdin")
     t.stdin = stdin if isinstance(stdin, str) else None
@@ -92,7 +95,8 @@ def command(call: Call, t: Trace) -> None:
 
 
 def _policy_rules(call: Call, t: Trace) -> None:
-    stages: Sequence[Argv] = stages_of(call.args) if call.tool in ("ssh_exec", "run_job") else [()]
+    with_argv = call.tool in ("ssh_exec", "run_job") and (call.args.get("argv") or call.args.get("stages"))
+    stages: Sequence[Argv] = stages_of(call.args) if with_argv else [()]
     for rule in t.policy.rules:
         if any(rule.applies(call.tool, stage) for stage in stages):
             t.say(rule.tier, rule.id, rule.why)

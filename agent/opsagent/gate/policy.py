@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from opsagent_tools.tool import Tier
 
@@ -50,6 +50,10 @@ class Policy:
     """Tools that the runbook declares; None: no runbook."""
     hosts: tuple[str, ...] | None = None
     """Hosts that may be written to; None: any configured one."""
+    port_limit: tuple[tuple[int, int], ...] | None = None
+    """What `ports` of a runbook may be at most; None: the layers do not say. Likewise the next two."""
+    container_limit: tuple[str, ...] | None = None
+    unit_limit: tuple[str, ...] | None = None
     rules: tuple[PolicyRule, ...] = ()
     tier_caps: dict[str, Tier] = field(default_factory=dict)
     """Host name → highest tier that is ever admitted there."""
@@ -57,10 +61,6 @@ class Policy:
     maintenance_windows: tuple[str, ...] = ()
     """Each one must be open for anything above R0, e.g. `Sat,Sun 22:00-04:00 UTC`."""
     approval_expiry_s: float = 3600.0
-
-    def narrowed_roots(self, roots: tuple[str, ...]) -> Policy:
-        """Only what both sides allow: of two nested roots the narrower one stays."""
-        return replace(self, roots=narrower(self.roots, roots))
 
 
 def under(path: str, root: str) -> bool:

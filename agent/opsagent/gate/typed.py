@@ -132,6 +132,12 @@ def _write_sysfs(call: Call, t: Trace) -> None:
             t.say("X", "path.never", f"writes {place}: nobody may")
         elif re.fullmatch(r"/sys/.*/(ecc|mig)[^/]*|/sys/.*/nvidia.*/reset", place):
             t.say("X", "gpu.reset", f"writes {place}")
+        elif place.startswith("/proc/sys/"):
+            t.say(
+                "R3" if place.startswith(("/proc/sys/kernel", "/proc/sys/fs")) else "R2",
+                "sysctl.write",
+                f"writes {place}",
+            )
         elif not place.startswith("/sys/"):
             t.say("R3", "sysfs.elsewhere", f"{place} is not under /sys")
         elif DRIVER_FILES.fullmatch(place):

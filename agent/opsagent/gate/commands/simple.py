@@ -1,12 +1,13 @@
-"""Checkers made from a grammar alone: programs whose options and operands say everything that matters."""
+"""Pieces that checkers share: reading a command line by its grammar, and judging options and operands by what they mean."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Literal, cast
 
 from opsagent.gate.argv import Checker, check, operators
-from opsagent.gate.grammar import Given, Grammar, Parsed, grammar
+from opsagent.gate.grammar import Given, Grammar, Parsed
 from opsagent.gate.guards import paths
 from opsagent.gate.trace import Trace
 from opsagent_tools.tool import Tier
@@ -17,8 +18,6 @@ Operands = Literal["read", "tree", "meta", "write", "text", "none"]
 
 def apply(given: Sequence[Given], name: str, t: Trace) -> None:
     """What the options themselves do: values that are files or commands, options that demand a tier."""
-    import shlex
-
     for each in given:
         value, meaning = each.value, each.option.meaning
         if each.option.tier:
@@ -27,15 +26,18 @@ def apply(given: Sequence[Given], name: str, t: Trace) -> None:
             continue
         if meaning == "read":
             paths.read(t, value)
-        elif meaning in ("write", "new"):
+        elif meaning == "write":
             paths.write(t, value)
-        elif meaning == "secret":
-            paths.metadata(t, value)
         elif meaning == "cmd":
-            try:
-                check(shlex.split(value), t)
-            except ValueError:
-                t.say("R3", "shell.text", f"{name} {each.name} runs text that we cannot read")
+            line(value, t, f"{name} {each.name}")
+
+
+def line(text: str, t: Trace, where: str) -> None:
+    """A command that is given as one string, split by the program itself (not by a shell)."""
+    try:
+        check(shlex.split(text), t)
+    except ValueError:
+        t.say("R3", "shell.text", f"{where} runs text that we cannot read")
 
 
 def unknown(parsed: Parsed, name: str, t: Trace, tier: Tier = "R2") -> None:
@@ -54,6 +56,7 @@ def parse(argv: tuple[str, ...], rules: Grammar, t: Trace, *, doubt: Tier = "R2"
 
 
 def operand(t: Trace, word: str, kind: Operands) -> None:
+    """Judge one operand by what the program does with it."""
     if kind == "read":
         paths.read(t, word)
     elif kind == "tree":
@@ -66,15 +69,12 @@ def operand(t: Trace, word: str, kind: Operands) -> None:
         t.say("R2", "operand", f"{word!r} is an operand that we do not expect")
 
 
-def program(
-    options: str, operands: Operands = "read", *, tier: Tier = "R0", rule: str = "read", why: str = "",
-    skip: int = 0, doubt: Tier = "R2", single: bool = False, posix: bool = False,
-) -> Checker:  # fmt: skip
-    """A checker from a grammar. The first `skip` operands are text (a pattern, a program of its own language)."""
+def program(rules: Grammar, operands: Operands = "read", *, skip: int = 0) -> Checker:
+    """A checker from a grammar alone. The first `skip` operands are text (a pattern, a program of its own language)."""
 
     def run(argv: tuple[str, ...], t: Trace) -> None:
-        parsed = parse(argv, grammar(options, single=single, posix=posix), t, doubt=doubt, skip=skip)
-        t.say(tier, f"{argv[0]}.{rule}" if tier != "R0" else rule, f"{argv[0]} {why}".strip())
+        parsed = parse(argv, rules, t, skip=skip)
+        t.say("R0", "read", f"{argv[0]} only reads")
         for word in parsed.operands[skip:]:
             operand(t, word, operands)
 

@@ -66,9 +66,11 @@ def read(t: Trace, path: str, *, recursive: bool = False) -> None:
     if path in ("-", ""):
         return
     doubtful(t, path)
-    if path == UNKNOWN:
+    if path == UNKNOWN or (UNKNOWN in path and not path.startswith(("/", "~", "."))):
         t.say("R2", "path.unknown", "reads files whose names are known only when it runs")
         return
+    if UNKNOWN in path:  # something below a folder that we do know
+        path, recursive = posixpath.dirname(path.split(UNKNOWN)[0] + "x"), True
     for each in resolved(t, path):
         if places.SECRET.fullmatch(each) and not places.NOT_SECRET.fullmatch(each):
             t.say("X", "secret.read", f"{each} holds secrets")

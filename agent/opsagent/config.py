@@ -1,0 +1,68 @@
+"""opsagent.toml: administrator (/etc/opsagent), user ($XDG_CONFIG_HOME/opsagent) and project (./opsagent.toml), in this order.
+
+Each layer is read whole, with the file that it came from. Unknown keys are errors with a suggestion. What a layer may say
+of the gate, and that a lower one can only tighten it, is decided in `gate/policy_file.py`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from opsagent_tools.errors import InputError
+
+Level = Literal["administrator", "user", "project"]
+NAME = "opsagent.toml"
+SECTIONS = ("gate",)
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One file of the configuration."""
+
+    level: Level
+    origin: str
+    """Path of the file: every setting can say where it comes from."""
+    gate: dict[str, Any] = field(default_factory=dict)
+
+
+def places(cwd: Path | None = None) -> list[tuple[Level, Path]]:
+    """Where the layers lie, the strongest first, whether they exist or not."""
+    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    project = (cwd or Path.cwd()) / NAME
+    return [("administrator", Path("/etc/opsagent") / NAME), ("user", home / "opsagent" / NAME), ("project", project)]
+
+
+def layers(cwd: Path | None = None) -> list[Layer]:
+    """All layers that exist, the strongest first. Raises InputError for one that cannot be read or has unknown keys."""
+    return [read_layer(level, path) for level, path in places(cwd) if path.is_file()]
+
+
+def read_layer(level: str, path: Path) -> Layer:
+    """Read one file. `level` is taken as `project` when it is not one of the three."""
+    where = str(path)
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read it: {error.strerror}", where=where) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"not TOML: {error}", where=where) from error
+    known_keys(data, SECTIONS, where, "top level")
+    gate = data.get("gate", {})
+    if not isinstance(gate, dict):
+        raise InputError("`gate` must be a table", where=where, hint='[gate]\nroots = ["/srv/models"]')
+    known: Level = "administrator" if level == "administrator" else "user" if level == "user" else "project"
+    return Layer(known, where, gate)
+
+
+def known_keys(table: dict[str, Any], keys: tuple[str, ...], where: str, place: str) -> None:
+    """Raise InputError for the first key that is not one of `keys`."""
+    for key in table:
+        if key not in keys:
+            near = difflib.get_close_matches(key, keys, 1)
+            hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(sorted(keys))}"
+            raise InputError(f"unknown key `{key}` ({place})", where=where, hint=hint)

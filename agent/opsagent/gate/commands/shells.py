@@ -1,0 +1,149 @@
+"""Shells and their builtins. Free shell text is R3, whatever it says; it is read only to find what must be refused."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from opsagent.gate.argv import Checker, check, known
+from opsagent.gate.guards import paths
+from opsagent.gate.trace import Trace
+
+FETCHERS = frozenset(
+    ["curl", "wget", "wget2", "fetch", "aria2c", "axel", "lynx", "links", "elinks", "w3m", "http", "https", "xh", "ftp", "lftp", "tftp", "nc", "ncat", "netcat", "socat", "scp", "sftp", "rsync", "ssh", "lwp-request", "lwp-download", "GET", "gh", "aws", "gsutil", "rclone", "hf", "huggingface-cli", "git", "svn", "hg"]
+)
+INTERPRETERS = frozenset(
+    ["sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "rbash", "mksh", "csh", "tcsh", "pwsh", "python", "perl", "ruby", "node", "php", "lua", "tclsh", "eval", "source", ".", "exec", "deno", "bun"]
+)
+FETCH_AND_RUN = re.compile(
+    r"\b(curl|wget2?|fetch|aria2c|axel|lynx|lwp-request|GET|nc|ncat|socat|ftp|tftp)\b.*?(\||>|&&|;|\n).*?"
+    r"(\b(ba|da|z|k|a|c|tc|fi)?sh\b|\bpython[0-9.]*\b|\bperl\b|\bruby\b|\bnode\b|\bphp\b|\bsource\b|\beval\b|(^|[\s;&|])\.\s|\bchmod\b[^;&|]*\+?x)"
+    r"|(\beval\b|\bsource\b|(^|[\s;&|])\.\s|\b(ba|da|z|k)?sh\b|\bpython[0-9.]*\b|\bperl\b).*?(\$\(|`|<\(|<<<)[^)`]*\b(curl|wget2?|fetch|aria2c|nc|ncat)\b",
+    re.DOTALL,
+)
+SUBSTITUTION = re.compile(r"\$\(([^()]*)\)|`([^`]*)`|[<>]\(([^()]*)\)")
+KEYWORDS = frozenset(
+    ["if", "then", "else", "elif", "fi", "do", "done", "while", "until", "for", "case", "esac", "in", "!", "{", "}", "(", ")", "time", "function", "select", "[[", "]]"]
+)
+
+
+def fetched(t: Trace) -> bool:
+    """Whether a stage before this one brings something from elsewhere."""
+    return any(word.rsplit("/", 1)[-1] in FETCHERS for stage in t.upstream for word in stage[:6])
+
+
+def text(code: str, t: Trace) -> None:
+    """Shell text: opaque, hence R3; what in it is refused in any form is refused here too."""
+    t.say("R3", "shell.free", "runs shell text")
+    if FETCH_AND_RUN.search(code):
+        t.say("X", "fetch-and-execute", "runs what it fetches")
+    for found in SUBSTITUTION.finditer(code):
+        _commands(next(group for group in found.groups() if group is not None), t)
+    _commands(code, t)
+
+
+def _commands(code: str, t: Trace) -> None:
+    lexer = shlex.shlex(code, posix=True, punctuation_chars=";&|<>()\n")
+    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
+    try:
+        words = list(lexer)
+    except ValueError:
+        return
+    stage: list[str] = []
+    before: list[tuple[str, ...]] = []
+    outer = t.upstream
+    for word in [*words, ";"]:
+        if not re.fullmatch(r"[;&|<>()\n]+", word):
+            stage.append(word)
+            continue
+        if "<" in word or ">" in word:
+            stage.append(word)
+            continue
+        _one(stage, t, outer + tuple(before))
+        before = [*before, tuple(stage)] if word == "|" else []
+        stage = []
+    t.upstream = outer
+
+
+def _one(stage: list[str], t: Trace, upstream: tuple[tuple[str, ...], ...]) -> None:
+    words = list(stage)
+    while words and (words[0] in KEYWORDS or re.fullmatch(r"[A-Za-z_]\w*=.*", words[0], re.DOTALL)):
+        words.pop(0)
+    argv: list[str] = []
+    while words:
+        word = words.pop(0)
+        if re.fullmatch(r"[0-9]*[<>&|]+", word) and words:
+            target = words.pop(0)
+            if ">" in word:
+                paths.write(t, target)
+            elif "<<" not in word:
+                paths.read(t, target)
+        else:
+            argv.append(word)
+    if argv and known(argv[0]):
+        t.upstream = upstream
+        check(argv, t)
+
+
+def shell(argv: tuple[str, ...], t: Trace) -> None:
+    """sh, bash …: `-c TEXT`, a script, or code from standard input."""
+    words = list(argv[1:])
+    codes: list[str] = []
+    script = ""
+    while words:
+        word = words.pop(0)
+        if word in ("--rcfile", "--init-file", "-O", "+O", "-o", "+o") and words:
+            words.pop(0)
+        elif re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word) or word in ("--command", "-Command", "-EncodedCommand"):
+            codes = words[:1]
+            break
+        elif word in ("-", "--", "-s") or not word.startswith(("-", "+")):
+            script = word if word not in ("--", "-s") else (words[:1] or ["-"])[0]
+            break
+    if fetched(t):
+        t.say("X", "fetch-and-execute", f"{argv[0]} runs what the stage before it fetches")
+    if codes:
+        text(codes[0], t)
+    elif script and script not in ("-", "/dev/stdin"):
+        if paths.SHELLISH.search(script) or "<(" in script:
+            text(script, t)
+        paths.read(t, script)
+        t.fact(f"sha:{paths.normal(script)}", f"the content of {script} is not known")
+        t.say("R3", "script.opaque", f"runs the script {script}, which we did not read")
+    else:
+        if t.stdin is not None and not t.upstream:
+            text(t.stdin, t)
+        t.say("R3", "shell.stdin", f"{argv[0]} runs what it reads")
+
+
+def evaluate(argv: tuple[str, ...], t: Trace) -> None:
+    text(" ".join(argv[1:]), t)
+    t.say("R3", "shell.free", "the remote shell would run this text")
+
+
+def source(argv: tuple[str, ...], t: Trace) -> None:
+    for each in argv[1:2]:
+        paths.read(t, each)
+    t.say("R3", "script.opaque", "runs a script in the remote shell")
+
+
+def quiet(argv: tuple[str, ...], t: Trace) -> None:
+    t.say("R0", "read", f"{argv[0]} changes nothing that lasts")
+
+
+def export(argv: tuple[str, ...], t: Trace) -> None:
+    from opsagent.gate.guards import variables
+
+    for word in argv[1:]:
+        if "=" in word:
+            name, _, value = word.partition("=")
+            variables.assign(t, name, value)
+    t.say("R0", "read", "lasts no longer than the call")
+
+
+SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "rbash", "mksh", "csh", "tcsh", "pwsh")
+COMMANDS: dict[str, Checker] = {
+    **dict.fromkeys(SHELLS, shell), "eval": evaluate, "trap": evaluate, "alias": evaluate, "source": source, ".": source,
+    **dict.fromkeys(("cd", "umask", "ulimit", "wait", "read", "shift", "hash", "type", "test", "[", "unset"), quiet),
+    "export": export, "set": quiet,
+}  # fmt: skip
