@@ -26,7 +26,7 @@ PasswordAuthentication no
 KbdInteractiveAuthentication no
 AuthorizedKeysFile {folder}/authorized_keys
 MaxStartups 100:30:200
-SetEnv HOME={folder}
+SetEnv HOME={folder} OPSAGENT_JOBS_DIR={folder}/jobs
 {extra}
 """
 

@@ -112,10 +112,12 @@ def test_it_outlives_who_started_it(host: NoSystemd, tmp_path: Path) -> None:
     assert not living(pid)
 
 
-def test_a_second_start_finds_the_first(host: NoSystemd, tmp_path: Path) -> None:
-    first = jobs.start(host, spec(tmp_path, "sleep 300"))
-    again = jobs.start(host, spec(tmp_path, "sleep 300"))
+def test_a_second_start_finds_the_first_and_leaves_its_log_alone(host: NoSystemd, tmp_path: Path) -> None:
+    first = jobs.start(host, spec(tmp_path, "echo begun; sleep 300"))
+    until(lambda: jobs.read_log(host, first.log)[0] == b"begun\n")
+    again = jobs.start(host, spec(tmp_path, "echo begun; sleep 300"))
     assert (again.pid, again.existing) == (first.pid, True)
+    assert jobs.read_log(host, again.log)[0] == b"begun\n"
     jobs.stop(host, first, grace_s=2)
 
 
@@ -142,6 +144,20 @@ def test_orphans_in_sessions_of_their_own_are_found(host: NoSystemd, tmp_path: P
     assert (left.exit_code, len(left.members)) == (1, 1)
     jobs.stop(host, job, grace_s=5)
     assert not living(left.members[0])
+
+
+def test_dead_before_its_exit_code_is_written_is_not_lost(host: NoSystemd, tmp_path: Path) -> None:
+    """Seen on a real GPU machine: one look fell between the death and the supervisor's note of it."""
+    job = jobs.start(host, spec(tmp_path, "sleep 300"))
+    assert job.pid
+    supervisor = int(Path(f"/proc/{job.pid}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(supervisor, signal.SIGSTOP)
+    os.kill(job.pid, signal.SIGKILL)
+    until(lambda: not living(job.pid or 0))
+    assert jobs.status(host, job).state == "running"
+    os.kill(supervisor, signal.SIGCONT)
+    until(lambda: jobs.status(host, job).ended)
+    assert jobs.status(host, job).exit_code == 137
 
 
 def test_killed_supervisor_is_said(host: NoSystemd, tmp_path: Path) -> None:

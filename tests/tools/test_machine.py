@@ -164,6 +164,13 @@ def test_servers_and_orphans() -> None:
     assert orphans == [91], "a zombie holds nothing; what has a server is no orphan"
 
 
+def test_the_supervisor_of_a_launch_is_no_server() -> None:
+    """Seen on a real GPU machine: its command line holds the job's words."""
+    words = ["python3", "-c", "# opsagent probe: job\nprint()", '{"argv": ["python", "-m", "sglang.launch_server"]}']
+    assert servers.engine_of(words) is None
+    assert servers.engine_of(["/opt/bin/python3", "-m", "sglang.launch_server"]) == "sglang"
+
+
 @pytest.mark.parametrize(
     ("words", "shown"),
     [

@@ -92,7 +92,7 @@ def run(host: Host, args: InspectHostArgs, ctx: Context | None = None) -> Inspec
 
 def _processes(host: Host) -> list[Process]:
     shown = [p for p in read_processes(host) if p.argv and not p.argv[0].startswith("[")]
-    return [p.model_copy(update={"argv": masked(p.argv)}) for p in shown[:LISTED]]
+    return [p.model_copy(update={"argv": [word[:300] for word in masked(p.argv)]}) for p in shown[:LISTED]]
 
 
 def _servers(host: Host, ports: list[Listener]) -> tuple[list[Server], list[int]]:

@@ -96,6 +96,9 @@ def start(host: Host, spec: JobSpec, ctx: Context | None = None) -> Job:
     _check(spec)
     if ctx:
         tell_secrets(spec.argv, dict(spec.env), ctx.secrets)
+    found = find(host, spec.name, spec.log)  # before anything else: preparing would move a running job's log away
+    if found:
+        return found
     ready = _ask(
         host, {"op": "prepare", "name": spec.name, "log": spec.log, "cwd": spec.cwd, "env_file": True}, spec.env
     )

@@ -79,6 +79,8 @@ def engine_of(words: Sequence[str]) -> str | None:
     ):
         return None
     text = " ".join(words)
+    if "# opsagent probe: " in text:  # the supervisor of a job has the job's words in its own
+        return None
     return next((engine for engine, pattern in ENGINES.items() if pattern.search(text)), None)
 
 

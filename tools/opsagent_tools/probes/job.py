@@ -212,7 +212,9 @@ def status(job: dict[str, Any]) -> dict[str, Any]:
     known = load(folder(job["name"]) / "job.json")
     if not known:
         return {"state": "gone", "exit_code": None, "pid": None, "started": "", "members": [], "log": ""}
-    running = known["boot"] == boot() and alive(known["pid"], known["started"])
+    same = known["boot"] == boot()
+    # the supervisor counts, too: for a moment the process is dead and its exit code is not yet written
+    running = same and any(alive(int(pid), started) for pid, started in known["ids"].items())
     ended = load(folder(job["name"]) / "exit")
     state = "exited" if ended else ("running" if running else "lost")
     return {
