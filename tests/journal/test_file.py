@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -185,3 +186,41 @@ def test_what_json_or_utf8_cannot_say_is_replaced(tmp_path: Path) -> None:
 def test_only_known_types_are_written(tmp_path: Path) -> None:
     with FileJournal.create(tmp_path) as journal, pytest.raises(ValueError, match="not an event type"):
         journal.append("run.exploded")
+
+
+@pytest.mark.parametrize("part", [0, 10, None])
+def test_a_ctrl_c_in_the_middle_of_an_append(tmp_path: Path, part: int | None) -> None:
+    """The event is there as a whole or not at all, and the next one continues the chain."""
+    armed = [False]
+
+    def write(fd: int, data: bytes) -> int:
+        if not armed[0]:
+            return os.write(fd, data)
+        armed[0] = False
+        os.write(fd, data[:part] if part is not None else data)
+        raise KeyboardInterrupt
+
+    journal = FileJournal.create(tmp_path, disk=Disk(write=write))
+    journal.append("run.started", run="1")
+    armed[0] = True
+    with pytest.raises(KeyboardInterrupt):
+        journal.append("note", text="interrupted")
+    journal.append("run.finished", status="interrupted", exit_code=130)
+    state = journal.state
+    journal.close()
+    log = read_log(tmp_path)
+    assert [event.type for event in log.events] == ["run.started", *(["note"] if part is None else []), "run.finished"]
+    assert (state.seq, state.status) == (len(log.events), "interrupted")
+
+
+def test_many_threads_write_one_chain(tmp_path: Path) -> None:
+    with FileJournal.create(tmp_path, disk=Disk(fsync=lambda _fd: None)) as journal:
+        threads = [
+            threading.Thread(target=lambda: [journal.append("call.progress", call="c1") for _ in range(50)])
+            for _ in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(read_log(tmp_path).events) == 400

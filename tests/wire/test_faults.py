@@ -401,6 +401,14 @@ def test_15_a_wrong_key_or_model_ends_at_once(status: int) -> None:
     assert made.waits == []
 
 
+def test_15_a_key_that_the_endpoint_quotes_is_not_repeated() -> None:
+    with WireServer([fault(401, "Incorrect API key provided: letmein-12345")]) as server:
+        client = OpenAIChat(Endpoint("m", server.url, "letmein-12345"))
+        with pytest.raises(InputError) as caught:
+            client.next(ASK, [])
+    assert "letmein" not in caught.value.what
+
+
 @pytest.mark.parametrize(
     "answer",
     [

@@ -34,6 +34,8 @@ class FileJournal:
         self._events: list[Event] = list(log.events)
         self._observers: list[Observer] = []
         self._broken: JournalError | None = None
+        self._pending: tuple[Event, bytes] | None = None
+        """An event that is being written: see `_settle`."""
         self._mutex = threading.RLock()
 
     @classmethod
@@ -116,10 +118,11 @@ class FileJournal:
         with self._mutex:
             if self._broken is not None:
                 raise self._broken
+            self._settle()
             event, line = self._chain.make(type, data)
+            self._pending = (event, line)
             self._write(line + b"\n", flush=type not in UNFLUSHED)
-            self._events.append(event)
-            self._chain.stored(event, line)
+            self._commit(event, line)
             for observer in self._observers:
                 observer(event)
             told = self._chain.redactions(event)
@@ -136,7 +139,26 @@ class FileJournal:
             self._broken = cannot("write the journal", self.folder / EVENTS, error)
             self._cut_back()
             raise self._broken from error
-        self._size += len(line)
+
+    def _commit(self, event: Event, line: bytes) -> None:
+        """The line is on disk: the event is part of the run."""
+        self._events.append(event)
+        self._chain.stored(event, line)
+        self._size += len(line) + 1
+        self._pending = None
+
+    def _settle(self) -> None:
+        """After a Ctrl-C in the middle of an append: the event counts if its whole line is there, else it never was."""
+        if self._pending is None:
+            return
+        event, line = self._pending
+        if self._chain.seq < event.seq and os.fstat(self._fd).st_size == self._size + len(line) + 1:
+            self._commit(event, line)
+        elif self._chain.seq < event.seq:
+            self._cut_back()
+        else:
+            self._size = os.fstat(self._fd).st_size
+        self._pending = None
 
     def _cut_back(self) -> None:
         """Remove what a failed append left; if that fails too, it is a torn line, which readers know."""

@@ -24,6 +24,7 @@ from opsagent.models.retry import RetryPolicy, retry_after
 from opsagent.models.unusable import complaint
 from opsagent.models.watch import watched
 from opsagent.protocols import Message, Reply
+from opsagent.redact import Redactor
 from opsagent_tools.clock import Clock, FastClock
 from opsagent_tools.errors import ModelUnavailable
 
@@ -80,9 +81,11 @@ class OpenAIChat:
     _limit: int | None = None
     """Characters that fit, once a conversation was too long."""
     _client: openai.OpenAI = field(init=False)
+    _redactor: Redactor = field(init=False)
 
     def __post_init__(self) -> None:
         where = self.endpoint
+        self._redactor = Redactor({"OPENAI_API_KEY": where.api_key})
         timeout = httpx2.Timeout(connect=where.connect_s, read=where.first_s, write=60.0, pool=60.0)
         self._client = openai.OpenAI(
             api_key=where.api_key, base_url=where.base_url, timeout=timeout, max_retries=0
@@ -123,6 +126,7 @@ class OpenAIChat:
             try:
                 return self._once(messages, tools, whole=tried.whole)
             except Fault as fault:
+                fault.what = self._redactor.clean(fault.what)  # endpoints like to quote the key that they refuse
                 shorter = self._handle(fault, tried, messages)
                 messages = messages if shorter is None else shorter
 
