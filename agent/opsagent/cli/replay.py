@@ -10,6 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from opsagent.protocols import Model
+    from opsagent.replay.recording import Recording
     from opsagent.replay.run import Mode, Outcome
 
 BANNERS = {
@@ -23,8 +24,10 @@ BANNERS = {
 @click.argument("run")
 @click.option("--mode", type=click.Choice(["strict", "sequential", "loose"]), default="strict", show_default=True)
 @click.option("--live-model", default="", metavar="NAME", help="Another model decides; results stay recorded (loose).")
+@click.option("--sim", is_flag=True, help="Recorded decisions on the lab's hosts, instead of recorded results.")
+@click.option("--out", default="", metavar="DIR", help="With --sim: where the new run goes (default: a new run).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(run: str, mode: str, live_model: str, as_json: bool) -> int:
+def command(run: str, mode: str, live_model: str, sim: bool, out: str, as_json: bool) -> int:
     """Replay RUN (an id, a prefix of one, or a path): every request, call, check and event is made again and compared.
 
     Nothing is sent anywhere and no host is touched, except the model's requests with --live-model. It proves that this
@@ -35,10 +38,16 @@ def command(run: str, mode: str, live_model: str, as_json: bool) -> int:
     from opsagent.cli import fail
     from opsagent.replay.recording import Recording
     from opsagent.replay.run import replay
-    from opsagent_tools.errors import OpsError
+    from opsagent_tools.errors import InputError, OpsError
 
     try:
+        if sim and live_model:
+            raise InputError(
+                "--sim and --live-model do not go together", hint="opsagent run --lab S --llm NAME does that"
+            )
         recording = Recording.open(run)
+        if sim:
+            return _simulate(recording, out, as_json=as_json)
         model = _live(live_model) if live_model else None
         outcome = replay(recording, cast("Mode", "loose" if live_model else mode), model=model)
     except OpsError as error:
@@ -48,6 +57,27 @@ def command(run: str, mode: str, live_model: str, as_json: bool) -> int:
     else:
         _print(outcome, str(recording.folder))
     return 0 if outcome.ok else 9
+
+
+def _simulate(recording: Recording, out: str, *, as_json: bool) -> int:
+    from pathlib import Path
+
+    from opsagent.replay.simulated import simulate
+
+    click.echo("SIMULATED: recorded decisions on the lab's hosts", err=True)
+    made = simulate(recording, Path(out) if out else None, notice=lambda text: click.echo(text, err=True))
+    if as_json:
+        body = {
+            "ok": made.ok, "mode": "sim", "simulated": True, "status": made.status, "folder": str(made.folder),
+            "recorded_status": made.recorded_status, "divergence": made.parted,
+        }  # fmt: skip
+        click.echo(json.dumps(body, indent=1, ensure_ascii=False))
+    elif made.ok:
+        click.echo(f"✔ the same course, status {made.status}: {made.folder}")
+    else:
+        parted = made.parted["what"] if made.parted else f"status {made.status}, recorded was {made.recorded_status}"
+        click.echo(f"✘ {parted}: {made.folder}")
+    return 0 if made.ok else 9
 
 
 def _live(name: str) -> Model:
