@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from fakes import FakeHost
 
-from opsagent_tools.errors import InputError
-from opsagent_tools.host import Command, Host
+from opsagent_tools.errors import HostUnreachable, InputError
+from opsagent_tools.host import Command, Host, argv
 from opsagent_tools.hosts.container import ContainerHost
 from opsagent_tools.hosts.inventory import Inventory, load_inventory, open_host
 from opsagent_tools.hosts.local import LocalHost
@@ -118,3 +118,13 @@ def test_a_container_runs_every_stage_through_its_parent() -> None:
         ("pct", "exec", "129", "--", "env", "X=1", "timeout", "-k", "2", "30", "grep", "a b"),
     )
     assert container.wrapped(command).timeout_s > 30
+
+
+def test_a_container_that_does_not_run_is_unreachable_and_not_an_exit_code() -> None:
+    parent = FakeHost()
+    parent.programs["pct"] = lambda *_a: (255, "", "container '129' not running!\n")
+    with pytest.raises(HostUnreachable) as caught:
+        argv(ContainerHost("kpro5/ct129", parent, 129), "true")
+    assert caught.value.where == "kpro5/ct129"
+    parent.programs["pct"] = lambda *_a: (255, "", "some program's own words\n")
+    assert argv(ContainerHost("kpro5/ct129", parent, 129), "true").exit_code == 255

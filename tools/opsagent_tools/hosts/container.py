@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
+from opsagent_tools.errors import HostUnreachable
 from opsagent_tools.host import Argv, Command, Completed, Host, Sink
 from opsagent_tools.hosts.wire import check, limited
 
+NOT_THERE = re.compile(r"container '\d+' not running!|Configuration file '[^']*/lxc/\d+\.conf' does not exist")
+"""What `pct exec` says when there is no container to run in; its exit code then is no command's."""
 OUTER_S = 15.0
 """What the parent's limit leaves to the container's own one: both end the same command, the inner one first."""
 
@@ -36,6 +40,9 @@ class ContainerHost:
 
     def run(self, command: Command, *, sink: Sink | None = None, keep: int = 65536) -> Completed:
         done = self.parent.run(self.wrapped(command), sink=sink, keep=keep)
+        if not done.ok and not done.stdout and (refusal := NOT_THERE.search(done.stderr)):
+            hint = f"on {self.parent.name}: pct status {self.ctid}; nothing was executed"
+            raise HostUnreachable(refusal[0].strip(), where=self.name, hint=hint)
         late = done.duration_s >= 0.95 * command.timeout_s and done.exit_code in (124, 137)
         return replace(done, exit_code=124, timed_out=True) if late else done
 

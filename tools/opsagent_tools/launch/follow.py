@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
@@ -24,6 +25,7 @@ SILENCE_S = 300.0
 """Without a new line for so long (or five times what the phase ever took), and nothing at work: stuck."""
 COMPILERS = ("nvcc", "cicc", "ptxas", "ninja", "cc1plus", "c++")
 BIND_FAILED = b"error while attempting to bind on address"
+SHARDS = re.compile(r"\b(\d+)/(\d+)\b")
 KEEP = 8 << 20
 LINK_S = 600.0
 """A lost link is waited for so long; the server goes on meanwhile."""
@@ -116,6 +118,11 @@ def expected(ctx: Context, phase: str) -> float:
 
 
 def _tell(ctx: Context, phase: str, seconds: float, log: Log) -> None:
+    shards = SHARDS.search(log.last_line) if phase == "weights" else None
+    if shards:
+        text = f"{phase}: {log.last_line}"
+        ctx.progress(Progress(text, float(shards[1]), float(shards[2]), "shards", expected(ctx, phase)))
+        return
     ctx.progress(Progress(f"{phase}: {log.last_line}", round(seconds, 1), None, "s", expected(ctx, phase)))
 
 
