@@ -93,7 +93,7 @@ class Conversation:
     def receive(self, reply: Reply) -> Message:
         """The assistant's message, kept for the next request."""
         message: Message = {"role": "assistant", "content": reply.text}
-        if reply.calls and reply.finish != "length":  # a cut answer's calls are never made, so nothing would answer them
+        if reply.calls and reply.finish != "length":  # of a cut answer no call is made, so nothing would answer one
             message["tool_calls"] = [
                 {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": _text(call.arguments)}}
                 for call in reply.calls
@@ -174,7 +174,10 @@ class Conversation:
 
 def _schema(function: dict[str, Any]) -> dict[str, Any]:
     """Every call may carry the name under which the runbook's expressions see its result."""
-    name = {"type": "string", "description": "Name of the result for checks and references, as the declared call has it."}
+    name = {
+        "type": "string",
+        "description": "Name of the result for checks and references, as the declared call has it.",
+    }
     function["function"]["parameters"]["properties"]["as"] = name
     return function
 
