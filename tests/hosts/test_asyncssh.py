@@ -6,14 +6,14 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import asyncssh
 import pytest
 
-from opsagent_tools.errors import HostUnreachable, OutcomeUnknown
+from opsagent_tools.errors import AuthFailed, HostUnreachable, OutcomeUnknown
 from opsagent_tools.host import argv
 from opsagent_tools.hosts.connect import SshTarget
 from opsagent_tools.hosts.ssh import SshHost
@@ -31,6 +31,8 @@ class Server:
     commands: list[str] = field(default_factory=list)
     connections: list[asyncssh.SSHServerConnection] = field(default_factory=list)
     hang_up: bool = True
+    password: str = ""
+    tried: list[str] = field(default_factory=list)
 
     @property
     def target(self) -> SshTarget:
@@ -48,7 +50,14 @@ class _Auth(asyncssh.SSHServer):
         self._server.connections.append(conn)
 
     def begin_auth(self, username: str) -> bool:
-        return False
+        return bool(self._server.password)
+
+    def password_auth_supported(self) -> bool:
+        return True
+
+    def validate_password(self, username: str, password: str) -> bool:
+        self._server.tried.append(password)
+        return password == self._server.password
 
 
 @contextmanager
@@ -127,6 +136,19 @@ def test_what_is_sent(tmp_path: Path) -> None:
             "LC_ALL=C PAGER=cat DEBIAN_FRONTEND=noninteractive timeout -k 2 7 echo 'it'\"'\"'s'; exit $?"
         ]
         host.close()
+
+
+def test_right_and_wrong_password(tmp_path: Path) -> None:
+    with serving(tmp_path, answers) as server:
+        server.password = "hunter2"
+        right = SshHost("box", replace(server.target, identity="", password="hunter2"))
+        assert argv(right, "true").ok
+        right.close()
+        with pytest.raises(AuthFailed) as caught:
+            argv(SshHost("box", replace(server.target, identity="", password="guess")), "true")
+        assert (server.tried, caught.value.exit_code) == (["hunter2", "guess"], 2)
+        assert "guess" not in f"{caught.value.what}{caught.value.hint}"
+        assert len(server.commands) == 1
 
 
 @pytest.mark.parametrize("behave", [drops, dies_by_signal, closes_without_a_code])
