@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from opsagent.journal.fold import fold
 from opsagent.journal.format import EVENT_TYPES
 from opsagent.journal.lock import is_live
 from opsagent.journal.reader import BLOBS, Log, read_blob, read_log
-from opsagent.journal.state import fold
 from opsagent.protocols import Event
 from opsagent.replay.compare import first_difference
 from opsagent_tools.errors import OpsError, TranscriptDamaged

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from opsagent.journal.disk import Disk, cannot, put_file, sync_folder, write_all
+from opsagent.journal.fold import fold
 from opsagent.journal.format import UNFLUSHED
 from opsagent.journal.lock import RunLock, take
 from opsagent.journal.reader import BLOBS, EVENTS, Log, blob_path, read_blob, read_log
-from opsagent.journal.state import RunState, fold
+from opsagent.journal.state import RunState
 from opsagent.journal.writer import Chain, Observer, utc_now
 from opsagent.protocols import Event
 from opsagent.redact import Redactor

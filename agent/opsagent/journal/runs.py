@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from opsagent.journal.fold import fold
 from opsagent.journal.lock import is_live
 from opsagent.journal.reader import EVENTS, Log, read_log
-from opsagent.journal.state import RunState, fold
+from opsagent.journal.state import RunState
 from opsagent_tools.errors import InputError, OpsError
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from opsagent.journal.fold import apply
 from opsagent.journal.format import EVENT_TYPES, clean, digest, encode
-from opsagent.journal.state import RunState, apply
+from opsagent.journal.state import RunState
 from opsagent.protocols import Event
 from opsagent.redact import Redactor
 
