@@ -75,5 +75,5 @@ def _hosts(names: tuple[str, ...], path: Path, given: bool) -> Iterator[Check]:
 def _print(check: Check) -> None:
     mark = {True: "✔", False: "✘", None: "·"}[check.ok]
     click.echo(f"{mark} {check.area}: {check.name}: {check.detail}")
-    if check.hint:
+    if check.hint and check.ok is not True:
         click.echo(f"    {check.hint}")
