@@ -13,7 +13,7 @@ Condition = Callable[[Scan, Hit, Launch], bool]
 
 def _hybrid(_scan: Scan, _hit: Hit, launch: Launch) -> bool:
     facts = launch.reader.facts
-    return facts.hybrid or "mamba_ssm_dtype" in facts.args and facts.request_cap_reset is not None and facts.hybrid
+    return facts.hybrid or ("mamba_ssm_dtype" in facts.args and facts.request_cap_reset is not None and facts.hybrid)
 
 
 def _speculative(_scan: Scan, _hit: Hit, launch: Launch) -> bool:

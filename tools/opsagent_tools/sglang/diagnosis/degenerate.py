@@ -7,7 +7,7 @@ import unicodedata
 import zlib
 
 _ANSWER = re.compile(
-    r"(?:[\"']?(?:content|text|reasoning_content|output_text|output|response|completion|answer|reply|generated(?: text)?)[\"']?)"
+    r"[\"']?(?:content|text|reasoning_content|output_text|output|response|completion|answer|reply|generated(?: text)?)[\"']?"
     r"\s*[:=]\s*(?:[\"'](?P<quoted>(?:[^\"'\\]|\\.|(?<=\w)'(?=\w))*)|(?P<rest>.*))",
     re.I,
 )

@@ -92,7 +92,7 @@ def _clean(result: Scan, version: str | None) -> Diagnosis:
     phase = last.reader.facts.phase
     trouble = [Evidence(line=t.line, text=t.quote) for t in result.trouble if t.quote]
     what = (
-        f"The log stops in the phase '{phase}' at line {result.skimmed.lines} without an error and before the server was ready."
+        f"The log stops in the phase '{phase}' at line {result.skimmed.lines} without an error, before the server was ready."
         if not trouble
         else f"Nothing that we know explains the error; the server did not come up (phase '{phase}')."
     )

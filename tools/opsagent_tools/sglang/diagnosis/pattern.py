@@ -1,4 +1,4 @@
-"""Regular expressions with anchors: words that a line must have, so that most lines are never tried against most patterns."""
+"""Regular expressions with anchors: words that a line must have, so that few lines are tried against few patterns."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _quantifier(source: str, i: int) -> tuple[int, int]:
     least = 1
     if i < len(source) and source[i] in "?*+{":
         end = source.index("}", i) if source[i] == "{" else i
-        least = 2 if source[i] == "+" or source[i : i + 2] not in ("{0", "{,") and source[i] == "{" else 0
+        least = 2 if source[i] == "+" or (source[i : i + 2] not in ("{0", "{,") and source[i] == "{") else 0
         i = end + 1
         if i < len(source) and source[i] in "?+":
             i += 1

@@ -30,8 +30,9 @@ _TROUBLE = re.compile(
     re.I,
 )
 _MARKS = (
-    *ANCHORS, "sigquit", "scheduler hit", "watchdog", "unexpectedly", "died during", "is dead", "attempting to bind", "warmup error",
-    "crashed with", "killed", "startup failed", "exception", 'http/1.1" 2', "error", "fatal", "critical", "abort", "segmentation",
+    *ANCHORS, "sigquit", "scheduler hit", "watchdog", "unexpectedly", "died during", "is dead", "attempting to bind",
+    "warmup error", "crashed with", "killed", "startup failed", "exception", 'http/1.1" 2', "error", "fatal", "critical", "abort",
+    "segmentation",
 )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
@@ -18,7 +19,8 @@ Json = dict[str, Any]
 class Signature:
     """One way in which a cause shows. Every condition that is given must hold; `line` is the evidence.
 
-    `near`: patterns that match in the same traceback or within `span` lines; `far`: none of them may. `with` / `but`: these must / must not match on the line itself.
+    `near`: patterns that match in the same traceback or within `span` lines; `far`: none of them may. `with` and
+    `but`: these must, or must not, match on the line itself.
     `seen` / `unseen`: the same for the whole server start. `phase`: one of these. `ready`: the server had come up before
     the line (true), or had not (false). `ended`: true if the server must not be up at the end. `where`: named facts.
     `tier`: 3 proves, 2 strongly suggests, 1 is the best guess when nothing else speaks.
@@ -92,12 +94,13 @@ def _tuple(value: Any) -> tuple[Any, ...]:
 
 
 def read_signature(slug: str, family: str, data: Json) -> Signature:
-    known = {k: data[k] for k in ("line", "ready", "ended", "tier", "span", "noise", "confidence") if k in data}
+    known: Json = {k: data[k] for k in ("line", "ready", "ended", "tier", "span", "noise", "confidence") if k in data}
     lists = {k: _tuple(data.get(k)) for k in ("with", "near", "far", "but", "seen", "unseen", "where", "phase")}
     if extra := set(data) - set(known) - set(lists):
         raise InputError(f"unknown keys {sorted(extra)} in a signature of {slug}", where=f"{family}.toml")
     lists["with_"] = lists.pop("with")
-    return Signature(cause=slug, family=family, **known, **lists)
+    fields: Json = {**known, **lists}
+    return Signature(cause=slug, family=family, **fields)
 
 
 def read_cause(slug: str, family: str, data: Json) -> Cause:
@@ -142,3 +145,16 @@ def knowledge(extra: str = "") -> Knowledge:
         for source in (sign.line, *sign.near, *sign.far, *sign.seen, *sign.unseen):
             numbers.setdefault(source, len(numbers))
     return Knowledge(causes, tuple(signatures), tuple(noise), tuple(Pattern.of(s) for s in numbers), numbers)
+
+
+class Causes(Mapping[str, Cause]):
+    """Every cause by slug; the data is read when it is first looked at."""
+
+    def __getitem__(self, slug: str) -> Cause:
+        return knowledge().causes[slug]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(knowledge().causes)
+
+    def __len__(self) -> int:
+        return len(knowledge().causes)

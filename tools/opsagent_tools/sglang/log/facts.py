@@ -121,7 +121,8 @@ _LOADING = re.compile(
     r"(?:Loading|Multi-thread loading) (?:safetensors|pt|shards|weights)[^\n]{0,60}?\d+%|checkpoint shards:"
 )
 ANCHORS = (
-    "server_args=", "torch distributed", "load weight", "memory pool end", "graph begin", "graph end", "max_total_num_tokens=",
+    "server_args=", "torch distributed", "load weight", "memory pool end", "graph begin", "graph end",
+    "max_total_num_tokens=",
     "uvicorn running", "fired up", "checkpoint shards", "loading shards", "is reset to", "cache is allocated", "sglang==",
     "accept len", "shards:",
 )  # fmt: skip

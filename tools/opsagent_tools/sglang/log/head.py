@@ -6,17 +6,19 @@ import re
 from dataclasses import dataclass
 
 _LEVELS = "DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL"
-_MONTHS = {name: i for i, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), 1)}
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 _HEADS = tuple(
     re.compile(pattern)
     for pattern in (
         # SGLang: [2026-11-30 21:22:41 DP1 TP0] ; the first bracket may have been cut
-        r"\[?(?P<time>20\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(?:[.,]\d+)?(?P<rank>(?: (?:DP|TP|PP|EP|CP|ATTN_?\w*?)\d+)*)(?: pid=\d+)?\]\s*",
+        r"\[?(?P<time>20\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(?:[.,]\d+)?"
+        r"(?P<rank>(?: (?:DP|TP|PP|EP|CP|ATTN_?\w*?)\d+)*)(?: pid=\d+)?\]\s*",
         # kubectl, loguru, logging: 2025-07-02T16:41:31.123Z / 2025-07-02 16:41:31 | ERROR | module |
         r"(?P<time>20\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?(?: \||:| -)?\s+",
         # journald and syslog: Nov 30 21:22:41 host unit[123]:
-        r"(?P<journal>(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d\d:\d\d:\d\d) \S+ [\w.@/:-]+(?:\[\d+\])?: ",
+        r"(?P<journal>(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d\d:\d\d:\d\d) "
+        r"\S+ [\w.@/:-]+(?:\[\d+\])?: ",
         # docker compose, kubectl --prefix: name-1  |
         r"[\w./-]+\s+\| ",
         r"\[(?:pod/)?[\w./-]+/[\w./-]+\] ",
@@ -71,7 +73,7 @@ def _seconds(group: dict[str, str | None]) -> float | None:
     if (stamp := group.get("time")) and (found := _STAMP.match(stamp)):
         year, month, day, hour, minute, second = map(int, found.groups())
     elif (stamp := group.get("journal")) and (found := _JOURNAL.match(stamp)):
-        year, month, day = 2000, _MONTHS[found[1]], int(found[2])
+        year, month, day = 2000, _MONTHS.index(found[1]) + 1, int(found[2])
         hour, minute, second = int(found[3]), int(found[4]), int(found[5])
     else:
         return None
