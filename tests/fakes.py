@@ -303,6 +303,8 @@ def nvidia_smi(host: FakeHost, argv: Argv, stdin: str) -> Out:
     query = next((word for word in argv if word.startswith("--query-gpu=")), "")
     if query == "--query-gpu=index,memory.used":
         return 0, "".join(f"{n}, {host.used(n)}\n" for n in range(len(host.gpus))), ""
+    if query == "--query-gpu=index,name":
+        return 0, "".join(f"{n}, NVIDIA {name}\n" for n, (name, _mib) in enumerate(host.gpus)), ""
     if query == "--query-gpu=index,uuid":
         return 0, "".join(f"{n}, GPU-{n}\n" for n in range(len(host.gpus))), ""
     if any(word.startswith("--query-compute-apps") for word in argv):

@@ -68,6 +68,7 @@ def test_ready_when_log_listener_and_seed_agree() -> None:
     ]
     assert result.compared[0].name == "max_total_num_tokens"
     assert abs(result.compared[0].error) < 0.002
+    assert (result.tp, result.gpus, result.dtype, result.api_key) == (2, ["RTX A6000"] * 2, "bfloat16", False)
     assert result.weights_loaded
     assert result.phase_seconds["weights"] > 0 or result.phase_seconds["graphs"] > 0
     assert "sk-very-secret" not in result.model_dump_json()

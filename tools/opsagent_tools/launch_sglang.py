@@ -14,6 +14,7 @@ from opsagent_tools.errors import InputError
 from opsagent_tools.host import Host
 from opsagent_tools.launch.command import EVERYWHERE, ServerCommand, build
 from opsagent_tools.launch.compare import Compared, compare
+from opsagent_tools.launch.describe import card_names, model_id, parallel, precision
 from opsagent_tools.launch.follow import End, Log, follow
 from opsagent_tools.launch.memory import wait_back
 from opsagent_tools.machine import network
@@ -66,7 +67,15 @@ class LaunchSglangResult(Result):
     argv: list[str]
     """The exact command, secrets masked."""
     model_path: str
-    served_model_name: str = ""
+    model_id: str = ""
+    """The name under which the API serves it."""
+    api_key: bool = False
+    """Whether clients must send a key."""
+    dtype: str = ""
+    """Precision: `bfloat16`, `fp8` …"""
+    tp: int = 1
+    gpus: list[str] = []
+    """Names of the cards that it runs on."""
     sglang: str | None = None
     random_seed: int | None = None
     exit_code: int | None = None
@@ -175,7 +184,11 @@ def _followed(
     whole = log.data if log.offset == len(log.data) else jobs.read_log(host, job.log, limit=BLOB_BYTES)[0]
     found = _diagnosed(log.data)
     result = _result(host, job, args, command, end, found, facts(log.data))
+    tp = parallel(end.facts, list(args.flags))
+    names = card_names(host, command.env.get("CUDA_VISIBLE_DEVICES", ""), tp)
     changes = {
+        "tp": tp, "gpus": names, "api_key": bool(command.api_key),
+        "dtype": precision(args.model, list(args.flags), log.data), "model_id": model_id(args.model, end.facts, end.info),
         "used_mib_before": before, "gpu_memory_back": back, "preflight": checked, "blob": ctx.keep(f"{job.name}.log", whole),
         "compared": compare(args.prediction, end.facts) if args.prediction else [],
     }  # fmt: skip
@@ -193,7 +206,6 @@ def _result(
         local_url=command.local_url, unit=job.name, backend=job.backend, pid=end.seen.pid or job.pid,
         started=end.seen.started or job.started, log=job.log, port=command.port, bind=command.bind,
         argv=masked(command.argv), model_path=model_path(args.model),
-        served_model_name=str(known.args.get("served_model_name") or end.info.get("served_model_name") or ""),
         sglang=known.sglang or end.info.get("version"), random_seed=seed if isinstance(seed, int) else None,
         exit_code=end.seen.exit_code, weights_loaded=any(m.at == "weights end" for m in known.memory),
         ready_s=round(end.waited_s, 1) if state == "ready" else None, phases=known.phases,
