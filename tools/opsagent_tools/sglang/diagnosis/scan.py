@@ -31,8 +31,8 @@ _TROUBLE = re.compile(
 )
 _MARKS = (
     *ANCHORS, "sigquit", "scheduler hit", "watchdog", "unexpectedly", "died during", "is dead", "attempting to bind",
-    "warmup error", "crashed with", "killed", "startup failed", "exception", 'http/1.1" 2', "error", "fatal", "critical", "abort",
-    "segmentation",
+    "warmup error", "crashed with", "killed", "startup failed", "exception", 'http/1.1" 2', "error", "fatal", "critical",
+    "abort", "segmentation",
 )  # fmt: skip
 
 
