@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from opsagent_tools.errors import HostUnreachable
 from opsagent_tools.host import Argv, Command, Completed, Host, Sink
-from opsagent_tools.hosts.wire import check, limited
+from opsagent_tools.hosts.wire import check, limited, timed_out
 
 NOT_THERE = re.compile(r"container '\d+' not running!|Configuration file '[^']*/lxc/\d+\.conf' does not exist")
 """What `pct exec` says when there is no container to run in; its exit code then is no command's."""
@@ -43,7 +43,7 @@ class ContainerHost:
         if not done.ok and not done.stdout and (refusal := NOT_THERE.search(done.stderr)):
             hint = f"on {self.parent.name}: pct status {self.ctid}; nothing was executed"
             raise HostUnreachable(refusal[0].strip(), where=self.name, hint=hint)
-        late = done.duration_s >= 0.95 * command.timeout_s and done.exit_code in (124, 137)
+        late = timed_out(done.exit_code, done.duration_s, command.timeout_s)
         return replace(done, exit_code=124, timed_out=True) if late else done
 
     def close(self) -> None:
