@@ -108,7 +108,30 @@ def other_archive(argv: tuple[str, ...], t: Trace) -> None:
 
 
 REMOTE = re.compile(r"(?:[^/@:]+@)?(\[[^\]]+\]|[^/:]+)::?.*|rsync://.*")
-SSH_VALUE = frozenset(["-p", "-i", "-l", "-F", "-o", "-c", "-m", "-b", "-B", "-E", "-I", "-J", "-L", "-D", "-R", "-S", "-W", "-Q", "-e", "-w"])
+SSH_VALUE = frozenset(
+    [
+        "-p",
+        "-i",
+        "-l",
+        "-F",
+        "-o",
+        "-c",
+        "-m",
+        "-b",
+        "-B",
+        "-E",
+        "-I",
+        "-J",
+        "-L",
+        "-D",
+        "-R",
+        "-S",
+        "-W",
+        "-Q",
+        "-e",
+        "-w",
+    ]
+)
 SSH_SAFE = re.compile(
     r"(BatchMode|ServerAliveInterval|ServerAliveCountMax|ConnectTimeout|ConnectionAttempts|Compression|Port|User|IdentitiesOnly|TCPKeepAlive|"
     r"StrictHostKeyChecking=(yes|ask)|LogLevel|AddressFamily|Ciphers|MACs|KexAlgorithms|HostKeyAlgorithms|IPQoS|ForwardAgent=no|NumberOfPasswordPrompts)\b.*",
@@ -170,7 +193,25 @@ def patch(argv: tuple[str, ...], t: Trace) -> None:
     t.say("R2" if dry else "R3", "patch", "patch changes the files that the patch names")
 
 
-PACKERS = ["gzip", "gunzip", "bzip2", "bunzip2", "xz", "unxz", "zstd", "unzstd", "lz4", "lzop", "compress", "uncompress", "pigz", "pbzip2", "lzma", "unlzma", "brotli"]
+PACKERS = [
+    "gzip",
+    "gunzip",
+    "bzip2",
+    "bunzip2",
+    "xz",
+    "unxz",
+    "zstd",
+    "unzstd",
+    "lz4",
+    "lzop",
+    "compress",
+    "uncompress",
+    "pigz",
+    "pbzip2",
+    "lzma",
+    "unlzma",
+    "brotli",
+]
 COMMANDS: dict[str, Checker] = {
     "tar": tar, "bsdtar": tar, "zip": zip_, "unzip": unzip, **dict.fromkeys(PACKERS, compress), "rsync": rsync, "patch": patch,
     **dict.fromkeys(("7z", "7za", "7zr", "unrar", "rar", "cpio", "pax", "ar"), other_archive), "mount": mount, "umount": mount,

@@ -47,7 +47,7 @@ def program(code: str, t: Trace) -> None:
     for index, (kind, text) in enumerate(found):
         after = found[index + 1] if index + 1 < len(found) else ("", "")
         if kind == "name":
-            _name(text, after, t)
+            _name(text, found[index + 1 : index + 5], t)
             if text in ("print", "printf"):
                 printing, depth = True, 0
         elif text in ("(", "[") and printing:
@@ -65,12 +65,16 @@ def program(code: str, t: Trace) -> None:
     t.say("R0", "read", "awk prints parts of its input")
 
 
-def _name(text: str, after: tuple[str, str], t: Trace) -> None:
+def _name(text: str, ahead: list[tuple[str, str]], t: Trace) -> None:
     if text == "system":
         t.say("R3", "awk.command", "awk runs a command")
     elif text == "getline":
-        if after[1] == "<":
-            t.say("R2", "awk.getline", "awk reads a file that its program names")
+        at = next((index for index, token in enumerate(ahead) if token[1] == "<"), None)
+        source = ahead[at + 1] if at is not None and at + 1 < len(ahead) else None
+        if source is not None and source[0] == "string":
+            paths.read(t, source[1][1:-1])
+        elif at is not None:
+            t.say("R2", "awk.getline", "awk reads a file whose name it computes")
     elif text in ("ARGV", "ARGC"):
         t.say("R2", "awk.argv", "awk chooses its files itself")
     elif text == "ENVIRON":

@@ -131,9 +131,7 @@ def ln(argv: tuple[str, ...], t: Trace) -> None:
         target = posixpath.basename(target)
     _into(t, sources, target)
     for each in sources:
-        quiet = places.SECRET.fullmatch(paths.normal(each)) or places.NEVER_WRITTEN.fullmatch(
-            paths.normal(each)
-        )
+        quiet = places.SECRET.fullmatch(paths.normal(each)) or places.NEVER_WRITTEN.fullmatch(paths.normal(each))
         if quiet or paths.normal(each) in places.TOP:
             t.say("R3", "ln.target", f"a link to {each}: what is written through it lands there")
     if parsed.has("-f", "--force"):

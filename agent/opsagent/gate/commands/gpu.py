@@ -21,11 +21,13 @@ def nvidia_smi(argv: tuple[str, ...], t: Trace) -> None:
     parsed = rules("nvidia-smi").parse(words)
     apply(parsed.given, "nvidia-smi", t)
     for each in [*parsed.unknown, *words]:
-        if FORBIDDEN.fullmatch(each) or re.fullmatch(r"-(e|p|mig)[=]?[0-9a-zA-Z]?", each):
+        if FORBIDDEN.fullmatch(each) or re.fullmatch(r"-(e|p|mig)=?[01]?", each):
             t.say("X", "gpu.reset", f"nvidia-smi {each}: resets, MIG and ECC are not ours to change")
     for each in parsed.unknown:
         t.say("R3", "nvidia-smi.unknown-option", f"nvidia-smi {each} is not an option that we know")
     for each in parsed.operands:
+        if each.isdigit() and parsed.has("-l", "-lms", "--loop", "--loop-ms"):
+            continue
         t.say("R2", "nvidia-smi.operand", f"{each!r} is not expected")
     t.say("R0", "read", "nvidia-smi tells")
 

@@ -196,8 +196,49 @@ def tcpdump(argv: tuple[str, ...], t: Trace) -> None:
             paths.write(t, flag[2:])
 
 
-LEGACY = ["ifconfig", "route", "arp", "brctl", "bridge", "tc", "wg", "iw", "iwconfig", "ipset", "conntrack", "ovs-vsctl", "ovs-ofctl", "ifup", "ifdown", "dhclient", "netplan", "vconfig", "ifenslave"]
-CHANNELS = ["telnet", "ftp", "tftp", "lftp", "ncftp", "nc", "ncat", "netcat", "socat", "rlogin", "rsh", "cloudflared", "ngrok", "frpc", "chisel", "tailscale", "autossh", "sshuttle", "openvpn", "wg-quick"]
+LEGACY = [
+    "ifconfig",
+    "route",
+    "arp",
+    "brctl",
+    "bridge",
+    "tc",
+    "wg",
+    "iw",
+    "iwconfig",
+    "ipset",
+    "conntrack",
+    "ovs-vsctl",
+    "ovs-ofctl",
+    "ifup",
+    "ifdown",
+    "dhclient",
+    "netplan",
+    "vconfig",
+    "ifenslave",
+]
+CHANNELS = [
+    "telnet",
+    "ftp",
+    "tftp",
+    "lftp",
+    "ncftp",
+    "nc",
+    "ncat",
+    "netcat",
+    "socat",
+    "rlogin",
+    "rsh",
+    "cloudflared",
+    "ngrok",
+    "frpc",
+    "chisel",
+    "tailscale",
+    "autossh",
+    "sshuttle",
+    "openvpn",
+    "wg-quick",
+]
 COMMANDS: dict[str, Checker] = {
     "ip": ip, **dict.fromkeys(("iptables", "ip6tables", "iptables-nft", "iptables-legacy", "ebtables", "arptables"), iptables), "nft": nft, "ufw": ufw,
     **dict.fromkeys(("iptables-restore", "ip6tables-restore"), iptables), "firewall-cmd": firewall_cmd, "nmcli": nmcli,

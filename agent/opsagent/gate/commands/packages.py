@@ -129,21 +129,30 @@ def hf(argv: tuple[str, ...], t: Trace) -> None:
         name, _, attached = flag.partition("=")
         place = attached or value
         if name in ("--local-dir", "--cache-dir"):
-            paths.write(t, place, what="downloads into")
+            if words[:1] == ["download"] and "--dry-run" not in argv:
+                paths.write(t, place, what="downloads into")
+            else:
+                paths.metadata(t, place)
         elif name == "--token":
             t.say("R2", "secret.argv", "a token in the arguments can be seen by everybody on the host")
         elif name in ("--force-download", "--revision", "--include", "--exclude"):
             continue
-    if words[:1] in (["env"], ["version"]) or verb in (
-        "cache ls",
-        "cache scan",
-        "cache verify",
-        "auth whoami",
-        "auth list",
-        "models ls",
-        "models info",
-        "repo list",
-    ) or words[:1] == ["scan-cache"] or words[:1] == ["whoami"]:
+    if (
+        words[:1] in (["env"], ["version"])
+        or verb
+        in (
+            "cache ls",
+            "cache scan",
+            "cache verify",
+            "auth whoami",
+            "auth list",
+            "models ls",
+            "models info",
+            "repo list",
+        )
+        or words[:1] == ["scan-cache"]
+        or words[:1] == ["whoami"]
+    ):
         t.say("R0", "read", f"hf {verb} tells")
     elif words[:1] == ["download"]:
         dry = "--dry-run" in argv
@@ -179,7 +188,31 @@ def nvcc(argv: tuple[str, ...], t: Trace) -> None:
     t.say("R0" if tells else "R3", "nvcc.compile", "nvcc tells" if tells else "nvcc compiles code")
 
 
-OTHERS = ["perl", "ruby", "node", "php", "lua", "tclsh", "wish", "guile", "julia", "Rscript", "R", "osascript", "elixir", "erl", "ghc", "runghc", "java", "scala", "groovy", "deno", "bun", "ipython", "jupyter"]
+OTHERS = [
+    "perl",
+    "ruby",
+    "node",
+    "php",
+    "lua",
+    "tclsh",
+    "wish",
+    "guile",
+    "julia",
+    "Rscript",
+    "R",
+    "osascript",
+    "elixir",
+    "erl",
+    "ghc",
+    "runghc",
+    "java",
+    "scala",
+    "groovy",
+    "deno",
+    "bun",
+    "ipython",
+    "jupyter",
+]
 COMMANDS: dict[str, Checker] = {
     "apt": apt, "apt-get": apt_bare, "apt-cache": apt_bare, "dpkg": dpkg, "rpm": rpm, "pip": pip, "pipx": pip, "uv": uv, "hf": hf,
     "huggingface-cli": hf, **dict.fromkeys(OTHERS, node), "nvcc": nvcc,

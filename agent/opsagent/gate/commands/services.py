@@ -77,7 +77,8 @@ def service(argv: tuple[str, ...], t: Trace) -> None:
 
 def flagged(argv: tuple[str, ...], t: Trace) -> None:
     """Programs whose options say it all (journalctl, dmesg, mokutil …); their operands are no files to write."""
-    parsed = parse(argv, rules(argv[0]), t)
+    words = tuple(w for w in argv if not (argv[0] == "journalctl" and re.fullmatch(r"-\d+", w)))  # -b -1: a boot
+    parsed = parse(words, rules(argv[0]), t)
     t.say("R0", "read", f"{argv[0]} tells")
     for each in parsed.operands:
         if each.startswith(("/dev/", "/proc/")) and argv[0] not in ("smartctl", "hdparm"):

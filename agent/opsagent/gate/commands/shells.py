@@ -10,10 +10,73 @@ from opsagent.gate.guards import paths
 from opsagent.gate.trace import Trace
 
 FETCHERS = frozenset(
-    ["curl", "wget", "wget2", "fetch", "aria2c", "axel", "lynx", "links", "elinks", "w3m", "http", "https", "xh", "ftp", "lftp", "tftp", "nc", "ncat", "netcat", "socat", "scp", "sftp", "rsync", "ssh", "lwp-request", "lwp-download", "GET", "gh", "aws", "gsutil", "rclone", "hf", "huggingface-cli", "git", "svn", "hg"]
+    [
+        "curl",
+        "wget",
+        "wget2",
+        "fetch",
+        "aria2c",
+        "axel",
+        "lynx",
+        "links",
+        "elinks",
+        "w3m",
+        "http",
+        "https",
+        "xh",
+        "ftp",
+        "lftp",
+        "tftp",
+        "nc",
+        "ncat",
+        "netcat",
+        "socat",
+        "scp",
+        "sftp",
+        "rsync",
+        "ssh",
+        "lwp-request",
+        "lwp-download",
+        "GET",
+        "gh",
+        "aws",
+        "gsutil",
+        "rclone",
+        "hf",
+        "huggingface-cli",
+        "git",
+        "svn",
+        "hg",
+    ]
 )
 INTERPRETERS = frozenset(
-    ["sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "rbash", "mksh", "csh", "tcsh", "pwsh", "python", "perl", "ruby", "node", "php", "lua", "tclsh", "eval", "source", ".", "exec", "deno", "bun"]
+    [
+        "sh",
+        "bash",
+        "dash",
+        "zsh",
+        "ksh",
+        "ash",
+        "fish",
+        "rbash",
+        "mksh",
+        "csh",
+        "tcsh",
+        "pwsh",
+        "python",
+        "perl",
+        "ruby",
+        "node",
+        "php",
+        "lua",
+        "tclsh",
+        "eval",
+        "source",
+        ".",
+        "exec",
+        "deno",
+        "bun",
+    ]
 )
 FETCH_AND_RUN = re.compile(
     r"\b(curl|wget2?|fetch|aria2c|axel|lynx|lwp-request|GET|nc|ncat|socat|ftp|tftp)\b.*?(\||>|&&|;|\n).*?"
@@ -23,7 +86,31 @@ FETCH_AND_RUN = re.compile(
 )
 SUBSTITUTION = re.compile(r"\$\(([^()]*)\)|`([^`]*)`|[<>]\(([^()]*)\)")
 KEYWORDS = frozenset(
-    ["if", "then", "else", "elif", "fi", "do", "done", "while", "until", "for", "case", "esac", "in", "!", "{", "}", "(", ")", "time", "function", "select", "[[", "]]"]
+    [
+        "if",
+        "then",
+        "else",
+        "elif",
+        "fi",
+        "do",
+        "done",
+        "while",
+        "until",
+        "for",
+        "case",
+        "esac",
+        "in",
+        "!",
+        "{",
+        "}",
+        "(",
+        ")",
+        "time",
+        "function",
+        "select",
+        "[[",
+        "]]",
+    ]
 )
 
 
@@ -144,6 +231,6 @@ def export(argv: tuple[str, ...], t: Trace) -> None:
 SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "rbash", "mksh", "csh", "tcsh", "pwsh")
 COMMANDS: dict[str, Checker] = {
     **dict.fromkeys(SHELLS, shell), "eval": evaluate, "trap": evaluate, "alias": evaluate, "source": source, ".": source,
-    **dict.fromkeys(("cd", "umask", "ulimit", "wait", "read", "shift", "hash", "type", "test", "[", "unset"), quiet),
+    **dict.fromkeys(("cd", "umask", "ulimit", "wait", "read", "shift", "hash", "type", "test", "[", "unset", ":"), quiet),
     "export": export, "set": quiet,
 }  # fmt: skip

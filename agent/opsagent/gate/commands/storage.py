@@ -90,7 +90,34 @@ def lvm(argv: tuple[str, ...], t: Trace) -> None:
     )
 
 
-CHANGES = ["pvcreate", "pvremove", "pvresize", "pvmove", "pvchange", "vgcreate", "vgremove", "vgextend", "vgreduce", "vgrename", "vgchange", "vgcfgrestore", "lvcreate", "lvremove", "lvextend", "lvreduce", "lvresize", "lvrename", "lvconvert", "lvchange", "kpartx", "partprobe", "partx", "fstrim", "targetcli", "lvm"]
+CHANGES = [
+    "pvcreate",
+    "pvremove",
+    "pvresize",
+    "pvmove",
+    "pvchange",
+    "vgcreate",
+    "vgremove",
+    "vgextend",
+    "vgreduce",
+    "vgrename",
+    "vgchange",
+    "vgcfgrestore",
+    "lvcreate",
+    "lvremove",
+    "lvextend",
+    "lvreduce",
+    "lvresize",
+    "lvrename",
+    "lvconvert",
+    "lvchange",
+    "kpartx",
+    "partprobe",
+    "partx",
+    "fstrim",
+    "targetcli",
+    "lvm",
+]
 COMMANDS: dict[str, Checker] = {
     **dict.fromkeys(LISTS, volume), "zfs": zfs, "zpool": zfs, "swapon": swap, "swapoff": swap, **dict.fromkeys(CHANGES, lvm),
 }  # fmt: skip

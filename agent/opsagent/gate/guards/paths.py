@@ -117,7 +117,8 @@ def write(t: Trace, path: str, *, what: str = "writes") -> None:
 def _write_one(t: Trace, path: str, each: str, what: str) -> None:
     if places.CHARACTER_DEVICE.fullmatch(each):
         return
-    if places.BLOCK_DEVICE.fullmatch(each) or _kind(t, path) == "block":
+    pattern = each.startswith("/dev/") and not each.startswith("/dev/shm/") and any(c in each for c in "*?[$")
+    if places.BLOCK_DEVICE.fullmatch(each) or _kind(t, path) == "block" or pattern:
         t.say("X", "device.write", f"{what} the raw device {each}")
     elif places.NEVER_WRITTEN.fullmatch(each):
         t.say("X", "path.never", f"{what} {each}: nobody may")
