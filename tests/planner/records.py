@@ -1,7 +1,7 @@
 """Recorded launches (tests/data/planner): what real servers logged, and what the planner says of the same flags.
 
-`recorded.jsonl`: launches of 0.5.11 on H200 and public logs; `measured.jsonl`: further launches of ours on H200, dummy weights, other
-architectures and failures. Fields as in the head of docs/planner.md; GiB per GPU.
+`recorded.jsonl`: launches of 0.5.11 on H200 and public logs; `measured.jsonl`: further launches of ours on H200, dummy
+weights, other architectures and failures. GiB per GPU, "GB" of SGLang's log.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from opsagent_tools import probes
 from opsagent_tools.errors import InputError, ToolFailed
 from opsagent_tools.host import Host
 from opsagent_tools.sglang.architectures import least_version
-from opsagent_tools.sglang.checkpoint import CheckpointFacts, facts_of
+from opsagent_tools.sglang.checkpoint import CheckpointFacts, facts_of, half_downloaded
 from opsagent_tools.sglang.modelspec import ModelSpec
 from opsagent_tools.sglang.quant import read_quant
 from opsagent_tools.sglang.read_spec import read_spec
@@ -124,15 +124,6 @@ def config_of(answer: Mapping[str, Any], path: str) -> dict[str, Any]:
     if isinstance(quant, dict) and not config.get("quantization_config"):
         config = {**config, "quantization_config": {"quant_method": "modelopt", **(quant.get("quantization") or {})}}
     return config
-
-
-def half_downloaded(facts: CheckpointFacts) -> str:
-    """One clear sentence about weight files that are not as they should be."""
-    by_state: dict[str, list[str]] = {}
-    for name, state in facts.bad.items():
-        by_state.setdefault(state, []).append(name)
-    words = [f"{len(names)} {state} ({names[0]}{' …' if len(names) > 1 else ''})" for state, names in by_state.items()]
-    return f"half downloaded: of {facts.files} weight files {', '.join(words)}"
 
 
 def layers_of(spec: ModelSpec) -> dict[str, int]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from opsagent_tools.sglang.allocator import GIB
 from opsagent_tools.sglang.arguments import Arguments, apply_change, read_arguments
+from opsagent_tools.sglang.budget import Budget
 from opsagent_tools.sglang.case import Assessment, Case, Failed, assess
 from opsagent_tools.sglang.explain import binding, limits_of, per_gpu
 from opsagent_tools.sglang.frontier import Frontier, Point, explore
@@ -17,7 +19,8 @@ from opsagent_tools.sglang.plan import Balance, Change, Cost, Limits, Option, Pr
 from opsagent_tools.sglang.settings import Values
 
 REPAIRS = 6
-SHOWN = 8
+SHOWN_BY_KIND = {"plain": 5, "prefixes": 1, "speculation": 1, "quality": 2}
+"""Lines of advice by what they cost: nothing or spare memory, the prefix cache, speculation, quality."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +67,10 @@ def search(
     )
 
 
-def repaired(case: Case, arguments: Arguments, failed: Failed | None) -> tuple[dict[str, object] | None, list[Move]]:
+def repaired(case: Case, arguments: Arguments, failed: Failed | None) -> tuple[dict[str, Any] | None, list[Move]]:
     """Values after SGLang's refusals were answered, and the moves that did it; None when one has no answer."""
-    values, moves = dict(arguments.values), []
+    values: dict[str, Any] = dict(arguments.values)
+    moves: list[Move] = []
     current = failed
     for _ in range(REPAIRS):
         if current is None or current.failure != "arg-rejected":
@@ -148,39 +152,60 @@ def _cost(point: Point, asked_pool_end: float) -> Cost:
 def options(
     case: Case, arguments: Arguments, start: list[Move], frontier: Frontier, asked: Assessment | None, here: Assessment
 ) -> list[Option]:
-    """The frontier as advice: only what beats the flags asked for."""
+    """The frontier as advice: only what beats the flags asked for, and not the same thing twice."""
     before = asked.budget if asked is not None else here.budget
     shown: list[Option] = []
+    taken: dict[str, int] = {}
     for point in frontier.points:
-        move = merged([*start, point.move])
-        if not move.values:
+        kind = kind_of(point.move)
+        if taken.get(kind, 0) >= SHOWN_BY_KIND[kind] or not merged([*start, point.move]).values:
             continue
-        if (
-            asked is not None
-            and before is not None
-            and point.tokens <= before.tokens
-            and point.running <= before.running
-        ):
+        if asked is not None and before is not None and beats(before, point):
+            continue
+        if not all(notable(point, option.limits) for option in shown):
             continue
         reference = before.pool_end / GIB if before is not None and before.tokens > 0 else point.pool_end
-        change: Change = move.change
-        flags = apply_change(list(arguments.flags), change)
-        if judge(case, read_arguments(flags, case))[1] is not None:
-            continue
-        shown.append(
-            Option(
-                change=change,
-                limits=_limits(point.tokens, point.running, point.context),
-                cost=_cost(point, reference),
-                meets_wish=point.meets,
-                flags=flags,
-                pool_end_avail=round(point.pool_end, 2),
-                why=move.why,
-            )
-        )
-        if len(shown) == SHOWN:
-            break
+        option = option_of(case, arguments, merged([*start, point.move]), point, reference)
+        if option is not None:
+            shown.append(option)
+            taken[kind] = taken.get(kind, 0) + 1
     return shown
+
+
+def kind_of(move: Move) -> str:
+    """What a change gives up."""
+    if move.quality:
+        return "quality"
+    if any(name.startswith("speculative") and value is None for name, value in move.values.items()):
+        return "speculation"
+    return "prefixes" if "disable_radix_cache" in move.values else "plain"
+
+
+def beats(before: Budget, point: Point) -> bool:
+    """Whether the flags as asked already give what this point gives."""
+    return point.tokens <= before.tokens and point.running <= before.running
+
+
+def option_of(case: Case, arguments: Arguments, move: Move, point: Point, reference: float) -> Option | None:
+    """One line of advice, None when this version would not accept its flags."""
+    change: Change = move.change
+    flags = apply_change(list(arguments.flags), change)
+    if judge(case, read_arguments(flags, case))[1] is not None:
+        return None
+    return Option(
+        change=change,
+        limits=_limits(point.tokens, point.running, point.context),
+        cost=_cost(point, reference),
+        meets_wish=point.meets,
+        flags=flags,
+        pool_end_avail=round(point.pool_end, 2),
+        why=move.why,
+    )
+
+
+def notable(point: Point, shown: Limits) -> bool:
+    """Whether a reader would care about this point beside one that is shown: a tenth more tokens, a fifth more requests."""
+    return point.tokens >= 1.1 * shown.max_total_num_tokens or point.running >= 1.2 * shown.max_running_requests
 
 
 def balance_of(case: Case, found: Assessment, wish: Wish) -> Balance | None:

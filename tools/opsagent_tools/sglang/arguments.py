@@ -67,6 +67,11 @@ def _refused(values: Mapping[str, Any], case: Case) -> Failed | None:
             "--mamba-scheduler-strategy extra_buffer and set SGLANG_ENABLE_SPEC_V2=1."
         )
         return Failed("arg-rejected", "spec-needs-extra-buffer", words, "--mamba-scheduler-strategy extra_buffer")
+    if spec.architecture == "GraniteMoeHybridForCausalLM" and values.get("attention_backend") == "triton":
+        if spec.layers[0].mixer == "linear":
+            full = [index for index, layer in enumerate(spec.layers) if layer.mixer == "full"]
+            words = f"ValueError: layer_id=0 not in full attention layers: dict_keys({full})"
+            return Failed("arg-rejected", "attn-backend-model-unsupported", words, "--attention-backend flashinfer")
     if spec.architecture == "NemotronHForCausalLM" and values.get("attention_backend") == "triton":
         words = (
             "AssertionError: NemotronHForCausalLM does not support triton attention backend,as the first layer might not be an "

@@ -47,6 +47,8 @@ class Arithmetic:
     standalone_reserve_mib: int
     piecewise: bool
     """Piecewise CUDA graphs are on unless something switches them off."""
+    piecewise_vlm: bool
+    """Prefill graphs are captured for models with vision too (0.5.23: breakable graphs)."""
     piecewise_mla_mib: int
     floor_mib: int
     """Least reserve on cards over 60 GiB (10 GiB since 0.5.10), MiB."""
@@ -89,6 +91,7 @@ V0_5_11 = Arithmetic(
     spec_reserve_mib=4096,
     standalone_reserve_mib=6144,
     piecewise=True,
+    piecewise_vlm=False,
     piecewise_mla_mib=1536,
     floor_mib=10240,
     clamp_graphs_to_requests=False,
@@ -122,6 +125,7 @@ V0_5_23 = replace(
     spec_reserve_mib=0,
     standalone_reserve_mib=0,
     clamp_graphs_to_requests=True,
+    piecewise_vlm=True,
     draft_first=True,
     joint_state=True,
     half_pool_cap_given=True,

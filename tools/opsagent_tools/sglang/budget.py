@@ -224,10 +224,12 @@ def running_requests(
 ) -> tuple[int, str]:
     """Requests that run at once in one data parallel group, and what sets the number (`_resolve_max_num_reqs`)."""
     estimate = max(min(int(tokens / settings.context * 512), 4096), 2048)
-    if settings.max_running is not None:
-        running, bound = min(settings.max_running // settings.dp, estimate), "asked"
-        if rules.half_pool_cap_given and tokens // 2 < running:
+    if settings.max_running is not None and rules.half_pool_cap_given:
+        running, bound = max(1, settings.max_running // settings.dp), "asked"
+        if tokens // 2 < running:
             running, bound = tokens // 2, "tokens"
+    elif settings.max_running is not None:
+        running, bound = min(settings.max_running // settings.dp, estimate), "asked"
     else:
         running, bound = estimate, "ceiling"
         if rules.half_pool_cap and tokens // 2 < running:

@@ -96,3 +96,12 @@ def disagreements(facts: CheckpointFacts, whole: Mapping[str, int]) -> Iterable[
         seen = facts.bytes_by_part.get(part, 0)
         if part not in ("total", "rope", "norms") and seen and size and abs(seen - size) > AGREE * size + (1 << 20):
             yield f"{part}: the files hold {seen / 2**30:.2f} GiB, config.json says {size / 2**30:.2f} GiB; the files count"
+
+
+def half_downloaded(facts: CheckpointFacts) -> str:
+    """One clear sentence about weight files that are not as they should be."""
+    by_state: dict[str, list[str]] = {}
+    for name, state in facts.bad.items():
+        by_state.setdefault(state, []).append(name)
+    words = [f"{len(names)} {state} ({names[0]}{' …' if len(names) > 1 else ''})" for state, names in by_state.items()]
+    return f"half downloaded: of {facts.files} weight files {', '.join(words)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from opsagent_tools.sglang.allocator import GIB
 from opsagent_tools.sglang.arguments import Arguments
 from opsagent_tools.sglang.case import Assessment, Case, Failed
+from opsagent_tools.sglang.checkpoint import half_downloaded
 from opsagent_tools.sglang.plan import Limits, PerGpu, Source, Wish
 
 
@@ -32,6 +33,8 @@ def notes_of(
 ) -> list[str]:
     """What a user will notice."""
     notes: list[str] = []
+    if case.checkpoint is not None and case.checkpoint.bad:
+        notes.append(half_downloaded(case.checkpoint))
     if found is None or found.budget is None or failed:
         return notes
     if found.budget.tokens < found.budget.context:

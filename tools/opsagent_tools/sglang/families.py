@@ -168,7 +168,8 @@ def read_moe(architecture: str, text: Config) -> Moe | None:
         return None
     width = number(text, "moe_intermediate_size", "intermediate_size", "ffn_hidden_size")
     shared_count = number(text, "n_shared_experts", "num_shared_experts", default=0)
-    shared = number(text, "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", default=0)
+    names = ("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_intermediate_size")
+    shared = number(text, *names, default=0)
     if not shared and shared_count:
         shared = shared_count * width
     if architecture.startswith("Llama4"):

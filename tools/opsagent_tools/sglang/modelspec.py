@@ -154,6 +154,9 @@ class ModelSpec:
     head_bytes: int = 2
     embed_sharded: bool = True
     rope_tables: int = 1
+    """Tables of cosines that are regrown for the context."""
+    rope_copies: int = 0
+    """Further tables of the same size that stay as they are (DeepSeek's YaRN keeps cosines and sines apart too)."""
     swa_kv_heads: int = 0
     swa_head_dim: int = 0
     swa_v_head_dim: int = 0

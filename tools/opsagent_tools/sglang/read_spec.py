@@ -70,7 +70,8 @@ def read_spec(config: Config, *, dtype: str = "auto") -> ModelSpec:
         dtype_bytes=dtype_bytes(config, text, dtype),
         hidden=hidden,
         vocab=number(text, "vocab_size", default=0) or number(config, "vocab_size"),
-        tied=bool(text.get("tie_word_embeddings", config.get("tie_word_embeddings", family.tied))),
+        tied=not architecture.startswith("Lfm2For")
+        and bool(text.get("tie_word_embeddings", config.get("tie_word_embeddings", family.tied))),
         context=context_length(text, per_layer_rope=architecture.startswith("Gemma3")),
         layers=read_layers(architecture, text),
         heads=heads,
@@ -79,11 +80,7 @@ def read_spec(config: Config, *, dtype: str = "auto") -> ModelSpec:
         ),
         head_dim=mla.nope + mla.rope if mla else head_dim,
         v_head_dim=number(text, "v_head_dim", default=head_dim),
-        intermediate=number(
-            text, "intermediate_size", "intermediate_size_mlp", "n_inner", "ffn_hidden_size", default=4 * hidden
-        )
-        if not architecture.startswith("Llama4")
-        else number(text, "intermediate_size_mlp", "intermediate_size"),
+        intermediate=_width(architecture, text, hidden),
         qkv_bias=attention_bias if family.qkv_bias is None else family.qkv_bias,
         o_bias=attention_bias if family.o_bias is None else family.o_bias,
         qk_norm="head" if architecture == "Glm4MoeForCausalLM" and text.get("use_qk_norm") else family.qk_norm,
@@ -94,6 +91,7 @@ def read_spec(config: Config, *, dtype: str = "auto") -> ModelSpec:
         head_bytes=family.head_bytes or dtype_bytes(config, text, dtype),
         embed_sharded=family.embed_sharded,
         rope_tables=family.rope_tables,
+        rope_copies=2 if mla and _is_yarn(rope) else 0,
         swa_kv_heads=number(text, "swa_num_key_value_heads", default=0),
         swa_head_dim=number(text, "swa_head_dim", default=0),
         swa_v_head_dim=number(text, "swa_v_head_dim", default=0),
@@ -104,7 +102,7 @@ def read_spec(config: Config, *, dtype: str = "auto") -> ModelSpec:
         moe=read_moe(architecture, text),
         vision=read_vision(architecture, config),
         mtp_layers=number(text, "mtp_num_hidden_layers", "num_nextn_predict_layers", default=0),
-        rotary_dim=0 if text.get("mla_use_nope") else mla.rope if mla else int(head_dim * partial),
+        rotary_dim=0 if _no_rope(architecture, text) else mla.rope if mla else int(head_dim * partial),
         rope_rows=_rope_rows(text, rope),
         ssm_dtype=str(text.get("mamba_ssm_dtype") or "float32"),
         quantization=quantization if isinstance(quantization, Mapping) else {},
@@ -127,11 +125,35 @@ def _rope_rows(text: Config, rope: object) -> int:
     """Rows of the cos/sin table as built: YaRN scales the original length (layers/rotary_embedding.py)."""
     rows = number(text, "max_position_embeddings", "max_sequence_length", "seq_length", default=2048)
     if isinstance(rope, Mapping):
-        kind = rope.get("rope_type") or rope.get("type")
         original = rope.get("original_max_position_embeddings")
-        if kind in ("yarn", "deepseek_yarn") and isinstance(original, int):
+        if _is_yarn(rope) and isinstance(original, int):
             return int(original * float(rope.get("factor", 1) or 1))
     return rows
+
+
+def _no_rope(architecture: str, text: Config) -> bool:
+    """Models that turn no positions: attention of Nemotron-H, Granite's and Kimi's without position embeddings."""
+    return (
+        architecture.startswith("NemotronH")
+        or bool(text.get("mla_use_nope"))
+        or text.get("position_embedding_type") == "nope"
+    )
+
+
+def _width(architecture: str, text: Config, hidden: int) -> int:
+    """Width of the dense feed-forward. LFM2 adjusts what it is told (models/lfm2.py)."""
+    if architecture.startswith("Llama4"):
+        return number(text, "intermediate_size_mlp", "intermediate_size")
+    width = number(text, "intermediate_size", "block_ff_dim", "n_inner", "ffn_hidden_size", default=4 * hidden)
+    if architecture == "Lfm2ForCausalLM" and text.get("block_auto_adjust_ff_dim"):
+        width = int(float(text.get("block_ffn_dim_multiplier") or 1.0) * (2 * width // 3))
+        multiple = number(text, "block_multiple_of", default=256)
+        width = -(-width // multiple) * multiple
+    return width
+
+
+def _is_yarn(rope: object) -> bool:
+    return isinstance(rope, Mapping) and (rope.get("rope_type") or rope.get("type")) in ("yarn", "deepseek_yarn")
 
 
 def read_vision(architecture: str, config: Config) -> Vision | None:

@@ -234,7 +234,7 @@ def piecewise_tokens(
         or (spec.mla is not None and spec.mla.index_heads > 0)
         or dp_attention
         or pp > 1
-        or is_multimodal(values, spec)
+        or (is_multimodal(values, spec) and not rules.piecewise_vlm)
         or str(values.get("moe_a2a_backend") or "none") != "none"
         or any(values.get(name) for name in PIECEWISE_SWITCHES)
         or float(values.get("cpu_offload_gb") or 0) > 0

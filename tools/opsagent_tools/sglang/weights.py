@@ -100,7 +100,7 @@ def target_tensors(
 def rope_tensors(spec: ModelSpec) -> Sized:
     """One shared table of cosines and sines in float32."""
     if spec.rotary_dim > 0 and spec.count("full", "swa", "both"):
-        for _ in range(spec.rope_tables):
+        for _ in range(spec.rope_tables + spec.rope_copies):
             yield "rope", spec.rope_rows * spec.rotary_dim * FLOAT32
 
 
