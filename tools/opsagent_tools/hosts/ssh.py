@@ -27,6 +27,7 @@ GRACE_S = 10.0
 """How much later than the far side's own time limit we give up waiting for an answer."""
 SESSION_S = 20.0
 """For the answer to "open a session": one small packet each way."""
+SESSION_PATIENCE_S = 2.0
 LINGER_S = 1.0
 """How long output is still read after the exit code: a daemon that kept the descriptors must not hold us."""
 
@@ -75,20 +76,23 @@ class SshHost:
             return transport
 
     def _channel(self) -> paramiko.Channel:
-        """A fresh session; one that cannot be opened has executed nothing, so a dead link may be opened once more here."""
-        for attempt in (1, 2):
+        """A fresh session. One that cannot be opened has executed nothing, so here, and only here, we try again."""
+        reopened, patience = False, time.monotonic() + SESSION_PATIENCE_S
+        while True:
             transport = self._transport()
             try:
                 return transport.open_session(timeout=SESSION_S)
-            except (SSHException, EOFError, OSError) as error:
-                if isinstance(error, ChannelException):
+            except ChannelException as error:
+                if time.monotonic() >= patience:
                     hint = "too many sessions on this link? sshd's MaxSessions limits them; nothing was executed"
                     raise HostUnreachable(f"no session: {error.text}", where=self.name, hint=hint) from error
+                time.sleep(0.05)  # sshd still counts sessions that we have just closed
+            except (SSHException, EOFError, OSError) as error:
                 transport.close()  # half open: the far side is gone and nobody told us
-                if attempt == 2:
+                if reopened:
                     hint = "nothing was executed"
                     raise HostUnreachable(f"no session: {error}", where=self.name, hint=hint) from error
-        raise AssertionError("unreachable")
+                reopened = True
 
     def _execute(self, channel: paramiko.Channel, text: str) -> None:
         try:
