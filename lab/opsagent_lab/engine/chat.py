@@ -85,6 +85,8 @@ def complete(server: Server, body: Mapping[str, Any], now: float) -> Reply:
     content = "" if call else answers.answer(messages)
     if server.limits.garbage:
         content, call = answers.broken(content, server.limits.garbage), None
+        if reasoning and server.limits.garbage != "wrong":  # it never closes its thoughts
+            reasoning, content = content, ""
     return _shape(server, body, now, tokens, room, reasoning, content, call)
 
 
