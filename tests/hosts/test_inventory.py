@@ -105,6 +105,7 @@ def test_password_comes_from_the_environment(tmp_path: Path, monkeypatch: pytest
     host = open_host("a", inventory)
     assert isinstance(host, SshHost)
     assert host.target.password == "hunter2"
+    assert "hunter2" not in repr(host)
 
 
 def test_a_container_runs_every_stage_through_its_parent() -> None:

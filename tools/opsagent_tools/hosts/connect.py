@@ -13,7 +13,7 @@ import hashlib
 import logging
 import os
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import fabric  # type: ignore[import-untyped]
@@ -49,7 +49,7 @@ class SshTarget:
     identity: str = ""
     jump: SshTarget | None = None
     known_hosts: str = ""
-    password: str = ""
+    password: str = field(default="", repr=False)
     ssh_config: str = ""
     """Another configuration file than `~/.ssh/config` ("none" for no file)."""
     connect_timeout_s: float = 15.0
