@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from opsagent_lab.engine.probe_env import probe_venv, probe_venvs
+from opsagent_lab.engine.probe_facts import probe_facts
 from opsagent_lab.engine.probe_files import probe_file
 from opsagent_lab.engine.probe_job import probe_job
 from opsagent_lab.engine.probe_model import probe_model_files
@@ -24,6 +25,7 @@ class ProbeError(Exception):
 
 
 PROBES: dict[str, Probe] = {
+    "facts": probe_facts,
     "file": probe_file,
     "job": probe_job,
     "model_files": probe_model_files,

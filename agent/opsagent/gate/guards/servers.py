@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 from opsagent.gate.trace import Trace
@@ -56,16 +57,9 @@ def process_words(t: Trace, pid: int) -> str:
     fact = t.facts.known.get(f"pid:{pid}")
     if not isinstance(fact, dict):
         return f"pid {pid}, of which nothing is known"
-    age = fact.get("age_s")
-    since = f", started {_ago(float(age))} ago" if isinstance(age, (int, float)) else ""
-    return f"pid {pid} {fact.get('name', '')}{since}, {fact.get('unit') or 'no unit'}"
-
-
-def _ago(seconds: float) -> str:
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
+    since = fact.get("since")
+    when = f", started {datetime.fromtimestamp(since, UTC):%Y-%m-%d %H:%M} UTC" if isinstance(since, int) else ""
+    return f"pid {pid} {fact.get('name', '')}{when}, {fact.get('unit') or 'no unit'}"
 
 
 def port_allowed(t: Trace, port: int | None) -> bool:
