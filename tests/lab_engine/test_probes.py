@@ -38,7 +38,7 @@ def _real(name: str, argument: dict[str, Any], *, stdin: str = "") -> dict[str, 
 def test_every_probe_has_an_answer() -> None:
     folder = Path(probes.__file__).parent
     scripts = {p.stem for p in folder.glob("*.py") if p.read_text().startswith("# opsagent probe:")}
-    assert scripts <= PROBES.keys()
+    assert scripts <= PROBES.keys(), "answer it in opsagent_lab/engine/probing.py"
 
 
 def test_file_reads_writes_and_restores(it: Lab, tmp_path: Path) -> None:
@@ -163,3 +163,33 @@ def test_processes(it: Lab) -> None:
     assert found[0].keys() == _real("procs", {})["processes"][0].keys()
     titles = [p["argv"][0] for p in found if p["parent"] == sim.pid]
     assert titles == ["sglang::scheduler", "sglang::detokenizer"]
+
+
+def test_facts_for_the_gate(it: Lab, tmp_path: Path) -> None:
+    files = it.world.files(it.host)
+    files.write("/root/a.txt", "one")
+    files.symlink("/root/a.txt", "/root/link")
+    sim = it.start()
+    it.until("ready to roll", sim)
+    keys = [
+        "path:/root/link",
+        "path:/root/none/b",
+        "sha:/root/a.txt",
+        "exe:curl",
+        "exe:nothing",
+        "port:30000",
+        "port:9",
+    ]
+    told = _ask(it, "facts", {"keys": [*keys, "gpus", f"pid:{sim.pid}", "pid:99999"]})["facts"]
+    assert told["path:/root/link"]["real"] == "/root/a.txt"
+    assert told["path:/root/none/b"] == {"real": "/root/none/b", "exists": False, "kind": ""}
+    assert told["exe:curl"] == "/usr/bin/curl"
+    assert told["exe:nothing"] is None
+    assert (told["port:30000"]["free"], told["port:9"]["free"]) == (False, True)
+    assert told["gpus"]["free"] is False
+    assert told["pid:99999"] is None
+    (tmp_path / "a.txt").write_text("one")
+    here = _real("facts", {"keys": [f"path:{tmp_path}/a.txt", f"sha:{tmp_path}/a.txt", "port:9", "pid:1"]})["facts"]
+    assert told["path:/root/link"].keys() == here[f"path:{tmp_path}/a.txt"].keys()
+    assert told["sha:/root/a.txt"] == here[f"sha:{tmp_path}/a.txt"]
+    assert told[f"pid:{sim.pid}"].keys() == here["pid:1"].keys()
