@@ -26,7 +26,6 @@ class ProbeError(Exception):
 
 PROBES: dict[str, Probe] = {
     "facts": probe_facts,
-    "facts": probe_facts,
     "file": probe_file,
     "job": probe_job,
     "model_files": probe_model_files,
