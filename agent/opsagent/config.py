@@ -1,4 +1,4 @@
-"""opsagent.toml: administrator (/etc/opsagent), user ($XDG_CONFIG_HOME/opsagent) and project (./opsagent.toml), in this order.
+"""opsagent.toml: administrator (/etc/opsagent), user ($XDG_CONFIG_HOME/opsagent) and project (./opsagent.toml).
 
 Each layer is read whole, with the file that it came from. Unknown keys are errors with a suggestion. What a layer may say
 of the gate, and that a lower one can only tighten it, is decided in `gate/policy_file.py`.

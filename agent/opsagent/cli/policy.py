@@ -60,7 +60,7 @@ def explain(as_json: bool, hosts_file: Path | None, run_id: str, tool: str, host
 @click.option("--json", "as_json", is_flag=True, help="One JSON object: files, rules, examples.")
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 def test(as_json: bool, files: tuple[Path, ...]) -> int:
-    """Run the examples of all policy files that are in force here (or of the FILES named). Exit 0, or 2 with the first fault."""
+    """Run the examples of all policy files in force here (or of FILES). Exit 0, or 2 with the first fault."""
     from opsagent.cli import fail
     from opsagent.config import layers, read_layer
     from opsagent.gate.policy_file import policy_from

@@ -140,7 +140,8 @@ def _trusted(path: str, base: str) -> bool:
 
 
 BUILTINS = frozenset({"eval", "exec", "source", ".", "command", "builtin", "type", "cd", "export", "ulimit", "umask", "set",
-                      "unset", "alias", "trap", "wait", "read", "shift", "hash", "true", "false", ":", "test", "[", "echo"})  # fmt: skip
+                      "unset", "alias", "trap", "wait", "read", "shift", "hash", "true", "false", ":", "test", "[",
+                      "echo"})  # fmt: skip
 """A remote shell runs these itself, quoted or not."""
 
 

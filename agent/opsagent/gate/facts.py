@@ -1,4 +1,4 @@
-"""Where facts of a host come from. They are asked for in one go, kept for the life of a run, and asked afresh before an effect."""
+"""Where facts of a host come from. They are asked for in one go, and asked afresh before an effect."""
 
 from __future__ import annotations
 

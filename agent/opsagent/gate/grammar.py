@@ -1,7 +1,8 @@
 """Option grammars: how a program reads its own command line (clusters, abbreviations, `--`, `=`), as GNU getopt does.
 
 A grammar is written as words: `-abc` are flags, `-n:` takes a value, `-i?` takes one only when attached, `--long`,
-`--long:`, `--long?`. After the colon the value's meaning: `:read`, `:write`, `:new`, `:cmd`, `:secret`; after `!` the tier that
+`--long:`,
+`--long?`. After the colon the value's meaning: `:read`, `:write`, `:new`, `:cmd`, `:secret`; after `!` the tier that
 the option demands: `--delete!R3`, `-o:write`, `-w:!R2`.
 """
 

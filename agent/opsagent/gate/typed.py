@@ -14,8 +14,10 @@ from opsagent.gate.trace import Trace
 
 READERS = ("read_config", "estimate_vram", "preflight", "curl_test", "tail_log", "inspect_host")
 CONTROL = ("finish", "apply_remedy")
-DRIVER_FILES = re.compile(r"/sys/bus/[^/]+/(drivers(_probe|_autoprobe)?(/.*)?|devices/[^/]+/(driver_override|driver/.*|remove|rescan|reset.*)|rescan)"
-                          r"|/sys/.*/(bind|unbind|new_id|remove_id|driver_override|remove|rescan|reset|sriov_numvfs|authorized)")  # fmt: skip
+DRIVER_FILES = re.compile(r"/sys/bus/[^/]+/(drivers(_probe|_autoprobe)?(/.*)?|devices/[^/]+/(driver_override"
+r"|driver/.*|remove|rescan|reset.*)|rescan)"
+                          r"|/sys/.*/(bind|unbind|new_id|remove_id|driver_override|remove|rescan|reset"
+                          r"|sriov_numvfs|authorized)")  # fmt: skip
 
 
 def check(call: Call, t: Trace) -> None:
@@ -88,8 +90,10 @@ def _launch(call: Call, t: Trace) -> None:
     t.say("R1", "launch.start", "starts a server in a unit of its own")
 
 
-FLAG_CODE = re.compile(r"--(trust-remote-code|custom-[a-z-]*|load-plugin[a-z-]*|preferred-sampling-params|tool-server|model-impl|"
-                       r"enable-custom-logit-processor|forward-hooks|checkpoint-engine.*|remote-instance.*|dist-init-addr|nnodes).*")  # fmt: skip
+FLAG_CODE = re.compile(r"--(trust-remote-code|custom-[a-z-]*|load-plugin[a-z-]*|preferred-sampling-params"
+r"|tool-server|model-impl|"
+                       r"enable-custom-logit-processor|forward-hooks|checkpoint-engine.*|remote-instance.*"
+                       r"|dist-init-addr|nnodes).*")  # fmt: skip
 
 
 def _flags(flags: list[Any], t: Trace) -> None:

@@ -7,7 +7,8 @@ import importlib
 from opsagent.gate.argv import Checker
 
 FAMILIES = (
-    "archives", "awk", "containers", "fetch", "files", "find", "gpu", "network", "other", "packages", "processes", "python", "sed",
+    "archives", "awk", "containers", "fetch", "files", "find", "gpu", "network", "other", "packages", "processes",
+    "python", "sed",
     "services", "shells", "storage", "text", "wrappers",
 )  # fmt: skip
 

@@ -133,8 +133,10 @@ SSH_VALUE = frozenset(
     ]
 )
 SSH_SAFE = re.compile(
-    r"(BatchMode|ServerAliveInterval|ServerAliveCountMax|ConnectTimeout|ConnectionAttempts|Compression|Port|User|IdentitiesOnly|TCPKeepAlive|"
-    r"StrictHostKeyChecking=(yes|ask)|LogLevel|AddressFamily|Ciphers|MACs|KexAlgorithms|HostKeyAlgorithms|IPQoS|ForwardAgent=no|NumberOfPasswordPrompts)\b.*",
+    r"(BatchMode|ServerAliveInterval|ServerAliveCountMax|ConnectTimeout|ConnectionAttempts|Compression|Port|User"
+    r"|IdentitiesOnly|TCPKeepAlive|"
+    r"StrictHostKeyChecking=(yes|ask)|LogLevel|AddressFamily|Ciphers|MACs|KexAlgorithms|HostKeyAlgorithms|IPQoS"
+    r"|ForwardAgent=no|NumberOfPasswordPrompts)\b.*",
     re.IGNORECASE,
 )
 
@@ -213,6 +215,8 @@ PACKERS = [
     "brotli",
 ]
 COMMANDS: dict[str, Checker] = {
-    "tar": tar, "bsdtar": tar, "zip": zip_, "unzip": unzip, **dict.fromkeys(PACKERS, compress), "rsync": rsync, "patch": patch,
-    **dict.fromkeys(("7z", "7za", "7zr", "unrar", "rar", "cpio", "pax", "ar"), other_archive), "mount": mount, "umount": mount,
+    "tar": tar, "bsdtar": tar, "zip": zip_, "unzip": unzip, **dict.fromkeys(PACKERS, compress), "rsync": rsync,
+    "patch": patch,
+    **dict.fromkeys(("7z", "7za", "7zr", "unrar", "rar", "cpio", "pax", "ar"), other_archive), "mount": mount,
+    "umount": mount,
 }  # fmt: skip

@@ -12,7 +12,8 @@ from opsagent.gate.guards import paths, variables
 from opsagent.gate.trace import Trace, up
 
 DOCKER_EXEC = grammar(
-    "-itdT -u: -w: -e: --interactive --tty --detach --user: --workdir: --env: --env-file:read --privileged!R3 --detach-keys: "
+    "-itdT -u: -w: -e: --interactive --tty --detach --user: --workdir: --env: --env-file:read --privileged!R3"
+    " --detach-keys: "
     "--no-TTY --index:",
     posix=True,
 )
@@ -160,8 +161,10 @@ def _docker_verb(words: list[str], verbs: Mapping[str, object]) -> tuple[str, li
         ):
             break
         found.append(rest.pop(0))
-        if len(found) == 1 and found[0] not in ("compose", "container", "image", "system", "volume", "network", "context", "node", "service",
-                                                "stack", "plugin", "manifest", "buildx", "swarm", "builder", "secret", "config", "trust"):  # fmt: skip
+        if len(found) == 1 and found[0] not in ("compose", "container", "image", "system", "volume", "network",
+        "context", "node", "service",
+                                                "stack", "plugin", "manifest", "buildx", "swarm", "builder",
+                                                "secret", "config", "trust"):  # fmt: skip
             break
     return "/".join(found), rest
 
@@ -212,6 +215,7 @@ def pve_firewall(argv: tuple[str, ...], t: Trace) -> None:
 
 COMMANDS: dict[str, Checker] = {
     "pct": pct, "qm": qm, **dict.fromkeys(("docker", "podman", "nerdctl"), docker),
-    **dict.fromkeys(("lxc-attach", "lxc", "lxc-start", "lxc-stop", "lxc-destroy", "lxc-create", "lxc-execute", "lxc-console"), lxc),
+    **dict.fromkeys(("lxc-attach", "lxc", "lxc-start", "lxc-stop", "lxc-destroy", "lxc-create", "lxc-execute",
+    "lxc-console"), lxc),
     **dict.fromkeys(("kubectl", "oc", "k3s"), kubectl), "pve-firewall": pve_firewall,
 }  # fmt: skip

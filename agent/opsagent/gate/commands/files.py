@@ -228,8 +228,10 @@ def dd(argv: tuple[str, ...], t: Trace) -> None:
 
 
 COMMANDS: dict[str, Checker] = {
-    "cp": cp, "mv": mv, "rm": rm, "rmdir": rmdir, "unlink": unlink, "mkdir": mkdir, "mknod": mknod, "mkfifo": mknod, "mktemp": mktemp,
-    "touch": touch, "ln": ln, "link": ln, "install": install, "truncate": resize, "fallocate": resize, "tee": tee, "sponge": tee,
+    "cp": cp, "mv": mv, "rm": rm, "rmdir": rmdir, "unlink": unlink, "mkdir": mkdir, "mknod": mknod, "mkfifo": mknod,
+    "mktemp": mktemp,
+    "touch": touch, "ln": ln, "link": ln, "install": install, "truncate": resize, "fallocate": resize, "tee": tee,
+    "sponge": tee,
     **dict.fromkeys(("shred", "srm", "scrub", "wipe"), shred), "dd": dd,
     **dict.fromkeys(("chmod", "chown", "chgrp", "setfacl", "setcap", "chattr", "setfattr", "chcon", "restorecon"), chmod),
 }  # fmt: skip

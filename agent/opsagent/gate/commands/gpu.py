@@ -33,11 +33,16 @@ def nvidia_smi(argv: tuple[str, ...], t: Trace) -> None:
 
 
 READS = {
-    "topo": r"(-m|-p2p|-mp|-c|-n|-g|-i|-h|-gpu|--matrix|[rwnapd0-9,]+)", "nvlink": r"(-s|-c|-p|-e|-g|-gt|-i|-l|-R|-cs?|-h|--status|[0-9,a-z]+)",
-    "dmon": r"(-[sdcoihfg]|[a-zA-Z0-9,]+|--[a-z-]+)", "pmon": r"(-[sdcoih]|[a-zA-Z0-9,]+)", "daemon": r"(?!)", "vgpu": r"(-q|-s|-c|-v|-i|-u|-p|[0-9]+)",
-    "pci": r"(-i|-gErrCnt|-gCnt|-h|[0-9:.a-f]+)", "clocks": r"(-q|-h)", "encodersessions": r".*", "fbcsessions": r".*", "stats": r".*",
-    "mig": r"(-lgi|-lgip|-lgipp|-lci|-lcip|-lcipp|-i|-gi|[0-9,]+)", "conf-compute": r"(-f|-q|-d|-e|-gc|-grs|-h)", "compute-policy": r"(-l|--list|-h)",
-    "boost-slider": r"(-l|--list|-h)", "power-hint": r"(-l|-h)", "c2c": r"(-s|-i|[0-9]+)", "gpm": r"(-g|-i|-h)", "rusd": r"(?!)", "power-smoothing": r"(?!)", "prm": r"(?!)",
+    "topo": r"(-m|-p2p|-mp|-c|-n|-g|-i|-h|-gpu|--matrix|[rwnapd0-9,]+)",
+    "nvlink": r"(-s|-c|-p|-e|-g|-gt|-i|-l|-R|-cs?|-h|--status|[0-9,a-z]+)",
+    "dmon": r"(-[sdcoihfg]|[a-zA-Z0-9,]+|--[a-z-]+)", "pmon": r"(-[sdcoih]|[a-zA-Z0-9,]+)", "daemon": r"(?!)",
+    "vgpu": r"(-q|-s|-c|-v|-i|-u|-p|[0-9]+)",
+    "pci": r"(-i|-gErrCnt|-gCnt|-h|[0-9:.a-f]+)", "clocks": r"(-q|-h)", "encodersessions": r".*",
+    "fbcsessions": r".*", "stats": r".*",
+    "mig": r"(-lgi|-lgip|-lgipp|-lci|-lcip|-lcipp|-i|-gi|[0-9,]+)", "conf-compute": r"(-f|-q|-d|-e|-gc|-grs|-h)",
+    "compute-policy": r"(-l|--list|-h)",
+    "boost-slider": r"(-l|--list|-h)", "power-hint": r"(-l|-h)", "c2c": r"(-s|-i|[0-9]+)", "gpm": r"(-g|-i|-h)",
+    "rusd": r"(?!)", "power-smoothing": r"(?!)", "prm": r"(?!)",
 }  # fmt: skip
 
 

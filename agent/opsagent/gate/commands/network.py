@@ -240,7 +240,8 @@ CHANNELS = [
     "wg-quick",
 ]
 COMMANDS: dict[str, Checker] = {
-    "ip": ip, **dict.fromkeys(("iptables", "ip6tables", "iptables-nft", "iptables-legacy", "ebtables", "arptables"), iptables), "nft": nft, "ufw": ufw,
+    "ip": ip, **dict.fromkeys(("iptables", "ip6tables", "iptables-nft", "iptables-legacy", "ebtables", "arptables"),
+    iptables), "nft": nft, "ufw": ufw,
     **dict.fromkeys(("iptables-restore", "ip6tables-restore"), iptables), "firewall-cmd": firewall_cmd, "nmcli": nmcli,
     **dict.fromkeys(LEGACY, legacy), **dict.fromkeys(("ssh", "scp", "sftp", "mosh"), ssh), **dict.fromkeys(CHANNELS, netcat),
     **dict.fromkeys(("tcpdump", "tshark", "dumpcap", "ngrep"), tcpdump),

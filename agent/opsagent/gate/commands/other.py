@@ -11,11 +11,16 @@ from opsagent.gate.grammar import grammar
 from opsagent.gate.guards import paths
 from opsagent.gate.trace import Trace
 
-GIT_WRITES = re.compile(r"(--output(=.*)?|-o|--ext-diff|--open-files-in-pager.*|-O.*|--upload-pack(=.*)?|--exec(=.*)?|-u|--textconv|--filters|"
-                        r"--add|--unset.*|--replace-all|--edit|-e|--global|--system|--set.*|--delete|-[dDmMcC]|--move|--copy|--rename-section.*)")  # fmt: skip
+GIT_WRITES = re.compile(r"(--output(=.*)?|-o|--ext-diff|--open-files-in-pager.*|-O.*|--upload-pack(=.*)?"
+r"|--exec(=.*)?|-u|--textconv|--filters|"
+                        r"--add|--unset.*|--replace-all|--edit|-e|--global|--system|--set.*|--delete|-[dDmMcC]"
+                        r"|--move|--copy|--rename-section.*)")  # fmt: skip
 GIT_ALONE = {
-    "branch": r"(-[avrl]+|--(all|list|remotes|verbose|show-current|contains|merged|no-merged|sort=.*|format=.*|points-at))", "tag": r"(-l|-n\d*|--list|--sort=.*|--contains|--points-at|-v)",
-    "remote": r"(-v|--verbose|show|get-url)", "config": r"(-l|--list|--get.*|--show-origin|--show-scope|--local|--name-only|-z)", "stash/list": r".*", "worktree/list": r".*", "reflog": r"(show|exists|-.*|HEAD.*)",
+    "branch": r"(-[avrl]+|--(all|list|remotes|verbose|show-current|contains|merged|no-merged|sort=.*|format=.*"
+    r"|points-at))", "tag": r"(-l|-n\d*|--list|--sort=.*|--contains|--points-at|-v)",
+    "remote": r"(-v|--verbose|show|get-url)",
+    "config": r"(-l|--list|--get.*|--show-origin|--show-scope|--local|--name-only|-z)", "stash/list": r".*",
+    "worktree/list": r".*", "reflog": r"(show|exists|-.*|HEAD.*)",
 }  # fmt: skip
 
 
@@ -149,7 +154,9 @@ def printenv(argv: tuple[str, ...], t: Trace) -> None:
 
 
 COMMANDS: dict[str, Checker] = {
-    "git": git, "openssl": openssl, **dict.fromkeys(("ssh-keygen", "ssh-add", "ssh-agent", "gpg", "gpg2", "keytool", "certbot", "certutil"), keys),
-    **dict.fromkeys(("update-ca-certificates", "update-locale", "locale-gen", "update-passwd"), maintenance), "ldd": ldd, "printenv": printenv,
+    "git": git, "openssl": openssl, **dict.fromkeys(("ssh-keygen", "ssh-add", "ssh-agent", "gpg", "gpg2", "keytool",
+    "certbot", "certutil"), keys),
+    **dict.fromkeys(("update-ca-certificates", "update-locale", "locale-gen", "update-passwd"), maintenance),
+    "ldd": ldd, "printenv": printenv,
     "start-stop-daemon": start_stop,
 }  # fmt: skip

@@ -11,8 +11,10 @@ from opsagent.gate.guards import paths
 from opsagent.gate.trace import Trace
 
 SYSTEM = re.compile(
-    r"(nvidia|libnvidia|cuda-drivers|xserver-xorg-video-nvidia|linux-(image|headers|modules|generic|firmware)|proxmox|pve-|grub|shim|systemd$|"
-    r"initramfs|dracut|libc6|libc-bin|openssh-server|dkms|zfs|lxc-pve|firmware|intel-microcode|amd64-microcode|kernel|udev|bash$|dpkg$|apt$|sudo$).*"
+    r"(nvidia|libnvidia|cuda-drivers|xserver-xorg-video-nvidia|linux-(image|headers|modules|generic|firmware)"
+    r"|proxmox|pve-|grub|shim|systemd$|"
+    r"initramfs|dracut|libc6|libc-bin|openssh-server|dkms|zfs|lxc-pve|firmware|intel-microcode|amd64-microcode"
+    r"|kernel|udev|bash$|dpkg$|apt$|sudo$).*"
 )
 
 
@@ -23,7 +25,8 @@ def apt(argv: tuple[str, ...], t: Trace) -> None:
     tier = entry.verbs.get(verb, "R3") if verb else "R0"
     for each in parsed.values("-o", "--option"):
         harmless = re.match(
-            r"(Dpkg::Use-Pty|Acquire::(http|https)::Timeout|DPkg::Lock::Timeout|APT::Color|Dpkg::Options::=--force-conf(def|old)|Dpkg::Progress-Fancy)",
+            r"(Dpkg::Use-Pty|Acquire::(http|https)::Timeout|DPkg::Lock::Timeout|APT::Color"
+            r"|Dpkg::Options::=--force-conf(def|old)|Dpkg::Progress-Fancy)",
             each,
         )
         if not harmless:
@@ -214,6 +217,7 @@ OTHERS = [
     "jupyter",
 ]
 COMMANDS: dict[str, Checker] = {
-    "apt": apt, "apt-get": apt_bare, "apt-cache": apt_bare, "dpkg": dpkg, "rpm": rpm, "pip": pip, "pipx": pip, "uv": uv, "hf": hf,
+    "apt": apt, "apt-get": apt_bare, "apt-cache": apt_bare, "dpkg": dpkg, "rpm": rpm, "pip": pip, "pipx": pip,
+    "uv": uv, "hf": hf,
     "huggingface-cli": hf, **dict.fromkeys(OTHERS, node), "nvcc": nvcc,
 }  # fmt: skip

@@ -170,7 +170,10 @@ def pidof(argv: tuple[str, ...], t: Trace) -> None:
 
 
 COMMANDS: dict[str, Checker] = {
-    "kill": kill, **dict.fromkeys(("pkill", "killall", "killall5", "skill", "xkill", "slay", "snice"), by_name), "fuser": fuser, "ps": ps, "ss": ss,
-    **dict.fromkeys(["gdb", "strace", "ltrace", "perf", "bpftrace", "bpftool", "ftrace", "trace-cmd", "systemtap", "stap", "py-spy", "gcore", "criu", "valgrind", "rr", "lldb"], debugger),
-    "renice": priority, **dict.fromkeys(("tmux", "screen", "byobu", "zellij", "abduco", "dtach", "script", "scriptreplay", "expect"), multiplexer),
+    "kill": kill, **dict.fromkeys(("pkill", "killall", "killall5", "skill", "xkill", "slay", "snice"), by_name),
+    "fuser": fuser, "ps": ps, "ss": ss,
+    **dict.fromkeys(["gdb", "strace", "ltrace", "perf", "bpftrace", "bpftool", "ftrace", "trace-cmd", "systemtap",
+    "stap", "py-spy", "gcore", "criu", "valgrind", "rr", "lldb"], debugger),
+    "renice": priority, **dict.fromkeys(("tmux", "screen", "byobu", "zellij", "abduco", "dtach", "script",
+    "scriptreplay", "expect"), multiplexer),
 }  # fmt: skip

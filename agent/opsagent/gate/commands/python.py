@@ -1,338 +1,32 @@
-"""Python: one-liners are read as syntax trees and are R0 only when every node is on the list; modules by name; scripts are opaque."""
+"""Python: a one-liner is read as a syntax tree and is a read only when every node is on the list; scripts are opaque."""
 
 from __future__ import annotations
 
 import ast
+from importlib.resources import files
 
 from opsagent.gate.argv import Checker, check
 from opsagent.gate.commands.shells import fetched
 from opsagent.gate.guards import paths
 from opsagent.gate.trace import Trace
 
-MODULES = frozenset(
-    [
-        "sys",
-        "os",
-        "json",
-        "platform",
-        "importlib",
-        "importlib.metadata",
-        "importlib.util",
-        "torch",
-        "sglang",
-        "sglang.srt",
-        "sglang.version",
-        "transformers",
-        "vllm",
-        "flashinfer",
-        "sgl_kernel",
-        "triton",
-        "numpy",
-        "safetensors",
-        "huggingface_hub",
-        "tokenizers",
-        "nvidia",
-        "cuda",
-        "pynvml",
-        "flash_attn",
-        "xformers",
-        "math",
-        "time",
-        "datetime",
-        "socket",
-        "shutil",
-        "sysconfig",
-        "site",
-        "re",
-        "struct",
-        "collections",
-        "statistics",
-        "hashlib",
-        "string",
-        "packaging",
-        "packaging.version",
-        "torchvision",
-        "torchaudio",
-        "accelerate",
-        "pydantic",
-        "fastapi",
-        "uvicorn",
-        "openai",
-        "os.path",
-        "torch.cuda",
-        "torch.version",
-        "torch.backends",
-        "torch.distributed",
-        "pkg_resources",
-        "xgrammar",
-        "outlines",
-        "einops",
-        "scipy",
-        "requests",
-        "httpx",
-        "aiohttp",
-        "psutil",
-        "ctypes",
-        "ninja",
-        "cutlass",
-        "deep_gemm",
-        "hf_xet",
-        "sentencepiece",
-        "PIL",
-        "yaml",
-        "tomllib",
-    ]
-)
-FUNCTIONS = frozenset(
-    [
-        "print",
-        "len",
-        "str",
-        "int",
-        "float",
-        "repr",
-        "sorted",
-        "sum",
-        "min",
-        "max",
-        "list",
-        "dict",
-        "set",
-        "tuple",
-        "range",
-        "enumerate",
-        "zip",
-        "any",
-        "all",
-        "isinstance",
-        "round",
-        "abs",
-        "format",
-        "bool",
-        "hasattr",
-        "type",
-        "ord",
-        "chr",
-        "hex",
-        "bin",
-        "hash",
-        "id",
-        "reversed",
-        "bytes",
-        "divmod",
-        "pow",
-        "sys.exit",
-        "sys.getsizeof",
-        "sys.stdin.read",
-        "sys.stdin.readline",
-        "sys.stdin.readlines",
-        "sys.getrecursionlimit",
-        "sys.stdout.flush",
-        "json.loads",
-        "json.dumps",
-        "json.load",
-        "importlib.metadata.version",
-        "importlib.metadata.distribution",
-        "importlib.metadata.requires",
-        "importlib.metadata.metadata",
-        "importlib.util.find_spec",
-        "metadata.version",
-        "version",
-        "platform.python_version",
-        "platform.platform",
-        "platform.machine",
-        "platform.node",
-        "platform.uname",
-        "platform.system",
-        "platform.release",
-        "platform.libc_ver",
-        "platform.python_implementation",
-        "os.cpu_count",
-        "os.uname",
-        "os.getcwd",
-        "os.getpid",
-        "os.getuid",
-        "os.getloadavg",
-        "os.path.exists",
-        "os.path.isfile",
-        "os.path.isdir",
-        "os.path.join",
-        "os.path.basename",
-        "os.path.dirname",
-        "os.path.getsize",
-        "os.path.realpath",
-        "os.path.abspath",
-        "os.stat",
-        "os.statvfs",
-        "os.listdir",
-        "os.path.islink",
-        "os.sysconf",
-        "shutil.which",
-        "shutil.disk_usage",
-        "torch.cuda.is_available",
-        "torch.cuda.device_count",
-        "torch.cuda.get_device_name",
-        "torch.cuda.get_device_capability",
-        "torch.cuda.get_arch_list",
-        "torch.cuda.get_device_properties",
-        "torch.cuda.mem_get_info",
-        "torch.cuda.current_device",
-        "torch.cuda.is_bf16_supported",
-        "torch.cuda.memory_allocated",
-        "torch.cuda.nccl.version",
-        "torch.backends.cudnn.version",
-        "torch.cuda.can_device_access_peer",
-        "torch.__config__.show",
-        "torch.distributed.is_available",
-        "torch.distributed.is_nccl_available",
-        "socket.gethostname",
-        "socket.getfqdn",
-        "time.time",
-        "time.strftime",
-        "time.localtime",
-        "datetime.datetime.now",
-        "datetime.now",
-        "sysconfig.get_paths",
-        "sysconfig.get_platform",
-        "site.getsitepackages",
-        "site.getusersitepackages",
-        "pkg_resources.get_distribution",
-        "re.findall",
-        "re.search",
-        "re.match",
-        "math.ceil",
-        "math.floor",
-        "math.log2",
-        "math.sqrt",
-        "math.log",
-        "transformers.utils.is_torch_available",
-        "huggingface_hub.constants.HF_HOME",
-        "numpy.show_config",
-        "psutil.virtual_memory",
-        "psutil.cpu_count",
-        "psutil.cpu_percent",
-        "psutil.disk_usage",
-        "packaging.version.parse",
-        "version.parse",
-        "pynvml.nvmlInit",
-        "pynvml.nvmlDeviceGetCount",
-        "pynvml.nvmlSystemGetDriverVersion",
-        "struct.unpack",
-        "struct.calcsize",
-        "hashlib.sha256",
-        "collections.Counter",
-        "Counter",
-    ]
-)
-METHODS = frozenset(
-    [
-        "split",
-        "rsplit",
-        "strip",
-        "lstrip",
-        "rstrip",
-        "join",
-        "get",
-        "items",
-        "keys",
-        "values",
-        "format",
-        "replace",
-        "lower",
-        "upper",
-        "startswith",
-        "endswith",
-        "decode",
-        "encode",
-        "splitlines",
-        "append",
-        "index",
-        "count",
-        "title",
-        "zfill",
-        "ljust",
-        "rjust",
-        "hexdigest",
-        "group",
-        "groups",
-        "most_common",
-        "isdigit",
-        "copy",
-        "partition",
-        "total_seconds",
-        "isoformat",
-        "read",
-        "readline",
-        "readlines",
-    ]
-)
-DATA = frozenset(
-    [
-        "__version__",
-        "__file__",
-        "__name__",
-        "__path__",
-        "version",
-        "version_info",
-        "path",
-        "executable",
-        "prefix",
-        "base_prefix",
-        "argv",
-        "platform",
-        "maxsize",
-        "byteorder",
-        "cuda",
-        "hip",
-        "git_version",
-        "debug",
-        "stdin",
-        "name",
-        "major",
-        "minor",
-        "micro",
-        "total_memory",
-        "multi_processor_count",
-        "sep",
-        "nodename",
-        "release",
-        "machine",
-        "sysname",
-        "st_size",
-        "st_mtime",
-        "total",
-        "used",
-        "free",
-        "origin",
-        "project_name",
-        "cudnn",
-        "backends",
-        "metadata",
-        "util",
-        "nccl",
-        "distributed",
-        "utils",
-        "constants",
-        "Version",
-        "Path",
-        "f_bavail",
-        "f_frsize",
-        "available",
-        "percent",
-        "flags",
-        "implementation",
-        "cache_tag",
-        "location",
-        "__config__",
-        "stdout",
-        "srt",
-    ]
-)
+
+def words(section: str) -> frozenset[str]:
+    """A list of gate/data/python.words."""
+    text = (files("opsagent.gate") / "data" / "python.words").read_text(encoding="utf-8")
+    body = text.split(f"\n{section}:\n")[1]
+    lines = body.split("\n")
+    end = next((i for i, line in enumerate(lines) if line and not line.startswith(" ")), len(lines))
+    return frozenset(" ".join(lines[:end]).split())
+
+
+MODULES, FUNCTIONS, METHODS, DATA = (words(each) for each in ("modules", "functions", "methods", "data"))
 NODES = (
-    ast.Module, ast.Expr, ast.Import, ast.ImportFrom, ast.alias, ast.Assign, ast.Name, ast.Load, ast.Store, ast.Constant, ast.Attribute,
-    ast.Call, ast.keyword, ast.BinOp, ast.operator, ast.UnaryOp, ast.unaryop, ast.BoolOp, ast.boolop, ast.Compare, ast.cmpop,
-    ast.JoinedStr, ast.FormattedValue, ast.Subscript, ast.Slice, ast.List, ast.Tuple, ast.Dict, ast.Set, ast.ListComp, ast.SetComp,
-    ast.GeneratorExp, ast.DictComp, ast.comprehension, ast.IfExp, ast.If, ast.For, ast.Assert, ast.Starred, ast.Pass, ast.With, ast.withitem,
+    ast.Module, ast.Expr, ast.Import, ast.ImportFrom, ast.alias, ast.Assign, ast.Name, ast.Load, ast.Store,
+    ast.Constant, ast.Attribute, ast.Call, ast.keyword, ast.BinOp, ast.operator, ast.UnaryOp, ast.unaryop,
+    ast.BoolOp, ast.boolop, ast.Compare, ast.cmpop, ast.JoinedStr, ast.FormattedValue, ast.Subscript, ast.Slice,
+    ast.List, ast.Tuple, ast.Dict, ast.Set, ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp,
+    ast.comprehension, ast.IfExp, ast.If, ast.For, ast.Assert, ast.Starred, ast.Pass, ast.With, ast.withitem,
 )  # fmt: skip
 
 
@@ -449,22 +143,22 @@ FLAGS = frozenset(["-B", "-E", "-I", "-O", "-OO", "-P", "-q", "-s", "-S", "-u", 
 
 
 def python(argv: tuple[str, ...], t: Trace) -> None:
-    words = list(argv[1:])
-    while words:
-        word = words.pop(0)
+    rest = list(argv[1:])
+    while rest:
+        word = rest.pop(0)
         if word in ("-V", "--version", "-VV", "-h", "--help"):
             t.say("R0", "help", "python tells its version")
             return
-        if word in ("-W", "-X") and words:
-            words.pop(0)
+        if word in ("-W", "-X") and rest:
+            rest.pop(0)
         elif word in FLAGS or word[:2] in ("-W", "-X"):
             continue
         elif word.startswith("-c"):
-            code = word[2:] or (words.pop(0) if words else "")
+            code = word[2:] or (rest.pop(0) if rest else "")
             one_liner(code, t)
             return
         elif word.startswith("-m"):
-            module(word[2:] or (words.pop(0) if words else ""), words, t)
+            module(word[2:] or (rest.pop(0) if rest else ""), rest, t)
             return
         elif word == "-" or not word.startswith("-"):
             _script(word, t)
@@ -477,7 +171,7 @@ def python(argv: tuple[str, ...], t: Trace) -> None:
             and set(word[1:-1]) <= set("BEIOPqsSubvxdR")
             and word[-1] in "cm"
         ):
-            words.insert(0, f"-{word[-1]}")
+            rest.insert(0, f"-{word[-1]}")
         else:
             t.say("R3", "python.option", f"python {word} is not an option that we know")
             return
@@ -500,31 +194,31 @@ def _script(word: str, t: Trace) -> None:
     t.say("R3", "script.opaque", f"runs the script {word}, which we did not read")
 
 
-def module(name: str, words: list[str], t: Trace) -> None:
+def module(name: str, rest: list[str], t: Trace) -> None:
     """`python -m NAME …`"""
     if name in ("pip", "uv"):
-        check((name, *words), t)
+        check((name, *rest), t)
     elif name == "json.tool":
-        files = [word for word in words if not word.startswith("-")]
+        given = [word for word in rest if not word.startswith("-")]
         t.say("R0", "read", "prints JSON")
-        for each in files[:1]:
+        for each in given[:1]:
             paths.read(t, each)
-        for each in files[1:]:
+        for each in given[1:]:
             paths.write(t, each)
     elif name in QUIET_MODULES:
         t.say("R0", "python.read", f"{name} only tells")
-    elif name in ("zipfile", "tarfile") and words[:1] in (["-l"], ["--list"], ["-t"], ["--test"]):
-        for each in words[1:2]:
+    elif name in ("zipfile", "tarfile") and rest[:1] in (["-l"], ["--list"], ["-t"], ["--test"]):
+        for each in rest[1:2]:
             paths.read(t, each)
         t.say("R0", "read", "lists an archive")
     elif name in ("venv", "virtualenv"):
-        for each in [word for word in words if not word.startswith("-")]:
+        for each in [word for word in rest if not word.startswith("-")]:
             paths.write(t, each)
         t.say("R1", "python.venv", "makes a virtual environment")
-        if "--clear" in words or "--upgrade" in words:
+        if "--clear" in rest or "--upgrade" in rest:
             t.say("R3", "python.venv-clear", "replaces a virtual environment")
     elif name.startswith(("sglang.launch_server", "sglang.bench", "sglang.srt", "vllm")):
-        help_only = bool({"--help", "-h"} & set(words))
+        help_only = bool({"--help", "-h"} & set(rest))
         t.say(
             "R0" if help_only else "R2",
             "python.server",

@@ -13,13 +13,18 @@ from opsagent.gate.trace import Trace
 from opsagent_tools.tool import Tier
 
 GUARDS = re.compile(
-    r"(auditd?|firewalld|ufw|nftables|(ip6?tables|netfilter-persistent)[^/]*|apparmor|fail2ban|pve-firewall|rsyslog|syslog|systemd-journald|"
-    r"crowdsec[^/]*|ossec[^/]*|wazuh[^/]*|falco[^/]*|osqueryd|snort|suricata|clamav[^/]*|sssd|polkit|selinux[^/]*)(\.(service|socket))?"
+    r"(auditd?|firewalld|ufw|nftables|(ip6?tables|netfilter-persistent)[^/]*|apparmor|fail2ban|pve-firewall"
+    r"|rsyslog|syslog|systemd-journald|"
+    r"crowdsec[^/]*|ossec[^/]*|wazuh[^/]*|falco[^/]*|osqueryd|snort|suricata|clamav[^/]*|sssd|polkit"
+    r"|selinux[^/]*)(\.(service|socket))?"
 )
 VITAL = re.compile(
-    r"(sshd?|networking|NetworkManager|systemd-[a-z-]+|dbus(-broker)?|pve[a-z-]*|corosync|lxc[a-z-]*|libvirtd|docker|containerd|"
-    r"zfs[a-z-]*|lvm2[a-z-]*|multi-user|graphical|getty@?.*|cron|qemu-.*|init|basic|sysinit|network(-online)?|local-fs|remote-fs|nfs[a-z-]*|iscsid?|"
-    r"multipathd|display-manager|udev)(@[^.]*)?(\.(service|target|socket|mount|slice|scope))?|-\.mount|.*\.(mount|slice|swap|target)"
+    r"(sshd?|networking|NetworkManager|systemd-[a-z-]+|dbus(-broker)?|pve[a-z-]*|corosync|lxc[a-z-]*|libvirtd"
+    r"|docker|containerd|"
+    r"zfs[a-z-]*|lvm2[a-z-]*|multi-user|graphical|getty@?.*|cron|qemu-.*|init|basic|sysinit|network(-online)?"
+    r"|local-fs|remote-fs|nfs[a-z-]*|iscsid?|"
+    r"multipathd|display-manager|udev)(@[^.]*)?(\.(service|target|socket|mount|slice|scope))?|-\.mount|.*\.(mount"
+    r"|slice|swap|target)"
 )
 ENDS = ("stop", "disable", "mask", "kill", "freeze", "revert")
 
@@ -174,5 +179,6 @@ COMMANDS: dict[str, Checker] = {
     **dict.fromkeys(("journalctl", "dmesg", "mokutil", "efibootmgr", "smartctl", "ethtool"), flagged),
     **dict.fromkeys(("crontab", "at", "batch", "atrm", "atq", "anacron"), crontab), "sysctl": sysctl, "ldconfig": ldconfig,
     "modprobe": modprobe, **dict.fromkeys(("dkms", "grub-editenv"), kernel),
-    **dict.fromkeys(("insmod", "rmmod", "depmod", "kmod", "update-initramfs", "update-grub", "proxmox-kernel"), always("R3", "changes drivers or the boot")),
+    **dict.fromkeys(("insmod", "rmmod", "depmod", "kmod", "update-initramfs", "update-grub", "proxmox-kernel"),
+    always("R3", "changes drivers or the boot")),
 }  # fmt: skip

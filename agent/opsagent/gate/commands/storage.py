@@ -8,10 +8,15 @@ from opsagent.gate.argv import Checker, operators
 from opsagent.gate.trace import Trace
 
 LISTS: dict[str, str] = {
-    "mdadm": r"(-D|--detail|-Q|--query|-E|--examine|--scan|-v|-b|--brief|/dev/\S+)+", "losetup": r"(-a|-l|--all|--list|-n|-O\S*|-J|--json|/dev/\S+)+",
-    "dmsetup": r"(ls|info|table|status|deps|--tree|version|\S+)", "cryptsetup": r"(status|--version|isLuks|\S+)", "multipath": r"(-l|-ll|-v\d)+",
-    "iscsiadm": r"(-m|session|-P|\d)+", "drbdadm": r"(status|role|cstate|dstate|\S+)", "ceph": r"(-s|status|health|detail|df|osd|tree|versions)+", "rbd": r"(ls|list|info|status|du|\S+)",
-    "fdisk": r"(-l|--list|-o\S*|/dev/\S+)+", "sfdisk": r"(-l|--list|-J|--json|-d|--dump|/dev/\S+)+", "gdisk": r"(-l|/dev/\S+)+", "cfdisk": r"(?!)", "parted": r"(-l|--list|-s|--script|-m|/dev/\S+|print|unit|[a-zA-Z]*B|free)+",
+    "mdadm": r"(-D|--detail|-Q|--query|-E|--examine|--scan|-v|-b|--brief|/dev/\S+)+",
+    "losetup": r"(-a|-l|--all|--list|-n|-O\S*|-J|--json|/dev/\S+)+",
+    "dmsetup": r"(ls|info|table|status|deps|--tree|version|\S+)", "cryptsetup": r"(status|--version|isLuks|\S+)",
+    "multipath": r"(-l|-ll|-v\d)+",
+    "iscsiadm": r"(-m|session|-P|\d)+", "drbdadm": r"(status|role|cstate|dstate|\S+)",
+    "ceph": r"(-s|status|health|detail|df|osd|tree|versions)+", "rbd": r"(ls|list|info|status|du|\S+)",
+    "fdisk": r"(-l|--list|-o\S*|/dev/\S+)+", "sfdisk": r"(-l|--list|-J|--json|-d|--dump|/dev/\S+)+",
+    "gdisk": r"(-l|/dev/\S+)+", "cfdisk": r"(?!)",
+    "parted": r"(-l|--list|-s|--script|-m|/dev/\S+|print|unit|[a-zA-Z]*B|free)+",
 }  # fmt: skip
 FIRST: dict[str, tuple[str, ...]] = {
     "dmsetup": ("ls", "info", "table", "status", "deps", "version"), "cryptsetup": ("status", "--version", "isLuks"),

@@ -108,7 +108,7 @@ def checkers() -> dict[str, Checker]:
             continue
         tier, _, why = entry.kind.partition(" ")
         if tier in TIERS:
-            found[name] = _always(entry, tier, why) if entry.options else fixed(cast(Tier, tier), "always", why)
+            found[name] = _always(entry, tier, why) if entry.options else fixed(tier, "always", why)
         elif entry.kind == "verbs":
             found[name] = _verbs
         else:

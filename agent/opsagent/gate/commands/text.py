@@ -1,4 +1,4 @@
-"""Programs that read text and print text, where the grammar alone does not say which operands are files, or which are written."""
+"""Programs that read and print text, where the grammar alone does not say which operands are files or are written."""
 
 from __future__ import annotations
 

@@ -160,10 +160,7 @@ def xargs(argv: tuple[str, ...], t: Trace) -> None:
     words = hints(t) if not parsed.has("-a", "--arg-file") else None
     marker = (parsed.values("-I", "--replace", "-i") or ["{}"])[-1] if parsed.has("-I", "-i", "--replace") else ""
     given = words if words is not None else [UNKNOWN]
-    if marker:
-        filled = [[part.replace(marker, word) for part in run] for word in given]
-    else:
-        filled = [run + list(given)]
+    filled = [[part.replace(marker, word) for part in run] for word in given] if marker else [run + list(given)]
     for each in filled:
         check(each, t)
     if words is None and known(run[0]) and any(word.startswith("-") or word == UNKNOWN for word in given):

@@ -61,7 +61,8 @@ NEVER_WRITTEN = _any(
 CHARACTER_DEVICE = _any(r"/dev/(null|zero|full|u?random|stdin|stdout|stderr|tty)", r"/dev/fd/[0-9]+", r"/dev/pts/.*")
 BLOCK_DEVICE = _any(
     r"/dev/(sd|hd|vd|xvd|nvme|mmcblk|dm-|md|loop|sr|nbd|zd|zram|ram|fd|st|nst|sg|pmem|drbd|rbd|bcache)[^/]*",
-    rf"/dev/(disk|mapper|zvol|md|block|bsg|pve|vg[^/]*|raid){T}", r"/dev/(?!shm|nvidia|vfio|pts|dri|net|hugepages|mqueue)[^/]+/.+",
+    rf"/dev/(disk|mapper|zvol|md|block|bsg|pve|vg[^/]*|raid){T}",
+    r"/dev/(?!shm|nvidia|vfio|pts|dri|net|hugepages|mqueue)[^/]+/.+",
 )  # fmt: skip
 
 GUARDED = _any(
@@ -72,13 +73,16 @@ GUARDED = _any(
     rf"/etc/(apt|dpkg|yum[^/]*|dnf|pki|ssl|ca-certificates[^/]*|alternatives|ld\.so[^/]*|lxc|docker|containerd|cni){T}",
     rf"/etc/(resolv\.conf|hosts|hostname|nsswitch\.conf|sysctl[^/]*|login\.defs|securetty|shells|logrotate[^/]*|nvidia){T}",
     rf"/etc/(kubernetes|corosync|multipath|lvm|zfs|mdadm|iscsi|libvirt|qemu|vfio[^/]*|rsyslog[^/]*|fail2ban|pip\.conf){T}",
-    rf"/var/spool/(cron|at){T}", rf"/var/lib/(dpkg|apt|docker|containerd|lxc|vz|pve[^/]*|kubelet|etcd|libvirt|systemd|dkms){T}",
-    rf"/(root|home/[^/]+)/\.(bash[^/]*|profile|zsh[^/]*|z?login|z?logout|config/(systemd|autostart){T}|pam_environment|vimrc|gitconfig)",
+    rf"/var/spool/(cron|at){T}",
+    rf"/var/lib/(dpkg|apt|docker|containerd|lxc|vz|pve[^/]*|kubelet|etcd|libvirt|systemd|dkms){T}",
+    rf"/(root|home/[^/]+)/\.(bash[^/]*|profile|zsh[^/]*|z?login|z?logout|config/(systemd|autostart){T}"
+    rf"|pam_environment|vimrc|gitconfig)",
     rf"/(run|var/run){T}", rf"/(proc|sys|dev){T}", rf"/var/lib/opsagent/locks{T}", rf"/var/log/journal{T}",
     r"/(initrd\.img|vmlinuz).*",
 )  # fmt: skip
 """Boot, drivers, containers, services, network, packages: writing here is R3."""
 
 TOP = ("/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/media", "/mnt", "/opt", "/proc", "/root", "/run",
-       "/sbin", "/srv", "/sys", "/tmp", "/usr", "/var", "/var/lib", "/var/log", "/usr/bin", "/usr/lib", "/etc/pve", "/models")  # fmt: skip
+       "/sbin", "/srv", "/sys", "/tmp", "/usr", "/var", "/var/lib", "/var/log", "/usr/bin", "/usr/lib", "/etc/pve",
+       "/models")  # fmt: skip
 """Removing one of these whole is refused outright."""
