@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from opsagent.call import Call, Decision, Verdict
+from opsagent.gate.approvals import expired
 from opsagent.journal.state import CallState
 from opsagent.protocols import ToolCall
 from opsagent.run import Run
@@ -339,6 +341,8 @@ def resumed(run: Run, known: CallState) -> Outcome | None:
         return _admit_and_perform(run, ready, run.gate.judge(ready.call))
     if known.status == "approved" and known.decision.get("by") not in AUTOMATIC:
         verdict = run.gate.judge(ready.call)
+        if expired(known.decision, datetime.now(UTC)):
+            return _refused(run, ready, "the approval has expired", by="policy")
         if verdict.binding(ready.call) != known.decision.get("binding"):
             return _refused(run, ready, "what was approved is no longer what would happen", by="policy")
         try:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from opsagent.call import Call, Decision, Scope, Verdict
-from opsagent.protocols import Event
+from opsagent.call import Call, Scope, Verdict
 from opsagent_tools.errors import InputError
 
 Mode = Literal["ask", "declared", "never"]
@@ -77,18 +76,7 @@ def read_file(path: Path) -> frozenset[str]:
     return frozenset(found)
 
 
-def recorded(events: Iterable[Event], *, now: datetime, expiry_s: float) -> dict[str, Decision]:
-    """Approvals of a person in a journal that were not used yet and have not expired, by the binding they hold for."""
-    open_: dict[str, tuple[str, datetime, Decision]] = {}
-    for event in events:
-        data = event.data
-        call = str(data.get("call", ""))
-        if event.type == "approval.decided" and data.get("by") not in ("policy", "runbook", "dry-run"):
-            decision = Decision(
-                data["answer"], str(data.get("by", "")), str(data.get("reason", "")), data.get("scope", "once")
-            )
-            open_[call] = (str(data.get("binding", "")), datetime.fromisoformat(event.ts), decision)
-        elif event.type in ("call.started", "call.finished", "call.failed"):
-            open_.pop(call, None)
-    fresh = now - timedelta(seconds=expiry_s)
-    return {binding: decision for binding, at, decision in open_.values() if binding and at >= fresh}
+def expired(decision: Mapping[str, Any], now: datetime) -> bool:
+    """Whether a recorded approval (data of approval.decided) is too old to be used; without `expires` it never is."""
+    expires = decision.get("expires")
+    return isinstance(expires, str) and datetime.fromisoformat(expires) < now

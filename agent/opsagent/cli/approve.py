@@ -1,0 +1,169 @@
+"""`opsagent approve RUN CALL`: a person's answer to a call that waits, recorded in the run's journal for `resume` to use."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from opsagent.call import Call, Decision, Verdict
+    from opsagent.journal.runs import Opened
+    from opsagent.journal.state import CallState
+
+
+@click.command("approve", short_help="Answer a call that waits for approval.")
+@click.argument("run")
+@click.argument("call", default="")
+@click.option("--yes", is_flag=True, help="Approve without asking (R1 and R2).")
+@click.option(
+    "--confirm-host", default="", metavar="NAME", help="Approve an R3 call without asking: the name of its host."
+)
+@click.option("--reject", default=None, metavar="REASON", help="Refuse it; the model reads the reason.")
+@click.option("--stop", default=None, metavar="REASON", help="Refuse it and end the run.")
+@click.option("--show", "only_show", is_flag=True, help="Only show what waits, and the hash for a pre-approval file.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: what was recorded.")
+def command(
+    run: str,
+    call: str,
+    yes: bool,
+    confirm_host: str,
+    reject: str | None,
+    stop: str | None,
+    only_show: bool,
+    as_json: bool,
+) -> int:
+    """Answer CALL (c12) of RUN. Without CALL: the one that waits.
+
+    The answer holds for exactly this call, on this host, with the facts as they were when it was judged; it is used once,
+    and it expires. Then go on with `opsagent resume RUN`.
+    """
+    from opsagent.cli import fail
+    from opsagent.journal.runs import open_run
+    from opsagent_tools.errors import OpsError
+
+    try:
+        opened = open_run(run)
+        waiting = _waiting(opened, call)
+        verdict = _verdict(waiting)
+        if only_show:
+            return _show(waiting, verdict, as_json=as_json)
+        decision = _decision(waiting.call, verdict, yes=yes, confirm=confirm_host, reject=reject, stop=stop)
+        event = _record(opened, waiting, decision)
+    except OpsError as error:
+        return fail(error, as_json=as_json)
+    if as_json:
+        click.echo(json.dumps(event, ensure_ascii=False))
+    else:
+        said = {"approve": "approved", "reject": "refused", "stop": "refused, and the run ends", "change": "changed"}
+        click.echo(
+            f"{waiting.call.id} is {said[decision.answer]}; go on with: opsagent resume {opened.state.run or run}",
+            err=True,
+        )
+    return 0
+
+
+def _waiting(opened: Opened, wanted: str) -> CallState:
+    """The call that waits. Raises InputError when none does, or more than one and none is named."""
+    from opsagent_tools.errors import InputError
+
+    found = {each.call.id: each for each in opened.state.waiting}
+    where = str(opened.folder)
+    if wanted and wanted in found:
+        return found[wanted]
+    if wanted and wanted in opened.state.calls:
+        status = opened.state.calls[wanted].status
+        raise InputError(f"{wanted} does not wait for an approval: it is {status}", where=where)
+    if not found:
+        raise InputError(
+            "no call of this run waits for an approval", where=where, hint="`opsagent show RUN` tells how it ended"
+        )
+    if wanted or len(found) > 1:
+        raise InputError(
+            f"name the call{'' if not wanted else f': there is no {wanted}'}",
+            where=where,
+            hint="waiting: " + ", ".join(found),
+        )
+    return next(iter(found.values()))
+
+
+def _verdict(waiting: CallState) -> Verdict:
+    """The verdict as it was journaled."""
+    from opsagent.call import Reason, Verdict
+
+    data = waiting.verdict
+    reasons = tuple(Reason(str(each["rule"]), str(each["text"])) for each in data.get("reasons", []))
+    return Verdict(
+        data["tier"],
+        reasons,
+        tuple(data.get("assumed", ())),
+        tuple(data.get("effects", ())),
+        dict(data.get("facts", {})),
+    )
+
+
+def _show(waiting: CallState, verdict: Verdict, *, as_json: bool) -> int:
+    from opsagent.gate.prompt import render
+
+    binding = str(waiting.verdict.get("binding", ""))
+    if as_json:
+        answer: dict[str, Any] = {"call": waiting.call.model_dump(), "verdict": waiting.verdict, "binding": binding}
+        click.echo(json.dumps(answer, ensure_ascii=False))
+    else:
+        click.echo(render(waiting.call, verdict))
+        click.echo(f"  hash for a pre-approval file: {binding}")
+    return 0
+
+
+def _decision(
+    call: Call, verdict: Verdict, *, yes: bool, confirm: str, reject: str | None, stop: str | None
+) -> Decision:
+    """From the options, else by asking. Raises InputError when nobody can be asked, PolicyDenied for X."""
+    from opsagent.call import Decision
+    from opsagent.gate.prompt import TerminalApprover
+    from opsagent_tools.errors import InputError, PolicyDenied
+
+    if reject is not None:
+        return Decision("reject", "operator", reject)
+    if stop is not None:
+        return Decision("stop", "operator", stop)
+    if verdict.tier == "X":
+        raise PolicyDenied(f"{call.tool} is refused in every mode", where=call.host)
+    if verdict.tier == "R3" and (yes or confirm):
+        if confirm != call.host or not call.host:
+            raise InputError("an R3 call needs the name of its host", hint=f"--confirm-host {call.host}")
+        return Decision("approve", "operator")
+    if yes:
+        return Decision("approve", "operator")
+    if not sys.stdin.isatty():
+        raise InputError(
+            "nobody can be asked here",
+            hint="--yes (R1, R2), --confirm-host NAME (R3), --reject REASON or --stop REASON",
+        )
+    decision = TerminalApprover().decide(call, verdict)
+    if decision.answer == "change":
+        raise InputError(
+            "a waiting call cannot be changed afterwards", hint="--reject with what to do instead; the model reads it"
+        )
+    return decision
+
+
+def _record(opened: Opened, waiting: CallState, decision: Decision) -> dict[str, Any]:
+    """Write the answer into the journal, under its lock. Raises InputError while the run is under way."""
+    from datetime import UTC, datetime, timedelta
+
+    from opsagent.gate.policy import Policy
+    from opsagent.journal.file import FileJournal
+
+    expires = datetime.now(UTC) + timedelta(seconds=Policy().approval_expiry_s)
+    journal = FileJournal.resume(opened.folder)
+    try:
+        event = journal.append(
+            "approval.decided", call=waiting.call.id, answer=decision.answer, by=decision.by, reason=decision.reason,
+            scope="once", binding=str(waiting.verdict.get("binding", "")), expires=expires.isoformat(timespec="seconds"),
+        )  # fmt: skip
+    finally:
+        journal.close()
+    return {"event": event.id, **event.data}
