@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from opsagent_tools.sglang.allocator import GIB
-from opsagent_tools.sglang.arguments import Arguments, apply_change, read_arguments
+from opsagent_tools.sglang.arguments import Arguments, apply_change, read_arguments, without_unknown
 from opsagent_tools.sglang.budget import Budget
 from opsagent_tools.sglang.case import Assessment, Case, Failed, assess
 from opsagent_tools.sglang.explain import binding, limits_of, per_gpu
@@ -69,6 +69,10 @@ def search(
 
 def repaired(case: Case, arguments: Arguments, failed: Failed | None) -> tuple[dict[str, Any] | None, list[Move]]:
     """Values after SGLang's refusals were answered, and the moves that did it; None when one has no answer."""
+    flags = start_flags(arguments, case)
+    if arguments.unknown is not None:
+        arguments = read_arguments(flags, case)
+        failed = judge(case, arguments)[1]
     values: dict[str, Any] = dict(arguments.values)
     moves: list[Move] = []
     current = failed
@@ -77,14 +81,19 @@ def repaired(case: Case, arguments: Arguments, failed: Failed | None) -> tuple[d
             break
         move = repair(case, values, current)
         if move is None:
-            return (None, []) if not arguments.dropped else (values, moves)
+            return None, []
         moves.append(move)
         values = applied(values, [move])
-        flags = apply_change(list(arguments.flags), merged(moves).change)
-        current = judge(case, read_arguments(flags, case))[1]
+        changed = apply_change(flags, merged(moves).change, case.version)
+        current = judge(case, read_arguments(changed, case))[1]
     if current is not None and current.failure == "unknown-architecture":
         return None, []
     return values, moves
+
+
+def start_flags(arguments: Arguments, case: Case) -> list[str]:
+    """The flags asked for, without those that this version does not have."""
+    return list(arguments.flags) if arguments.unknown is None else without_unknown(arguments.flags, case.version)
 
 
 def meant_wish(case: Case, values: Values, want: Wish | None) -> Wish:
@@ -103,7 +112,7 @@ def propose(case: Case, arguments: Arguments, start: list[Move], frontier: Front
     """The cheapest point that meets the wish, whose complete flags SGLang accepts; surest first among equals."""
     for point in [point for point in frontier.points if point.meets]:
         change = merged([*start, point.move]).change
-        flags = apply_change(list(arguments.flags), change)
+        flags = apply_change(start_flags(arguments, case), change, case.version)
         read = read_arguments(flags, case)
         found, failed = judge(case, read)
         if failed is not None or found is None or found.budget is None:
@@ -189,7 +198,7 @@ def beats(before: Budget, point: Point) -> bool:
 def option_of(case: Case, arguments: Arguments, move: Move, point: Point, reference: float) -> Option | None:
     """One line of advice, None when this version would not accept its flags."""
     change: Change = move.change
-    flags = apply_change(list(arguments.flags), change)
+    flags = apply_change(start_flags(arguments, case), change, case.version)
     if judge(case, read_arguments(flags, case))[1] is not None:
         return None
     return Option(

@@ -69,6 +69,9 @@ class Arithmetic:
     extra_buffer_default: bool
     no_extra_buffer: frozenset[str]
     vlm_cache_mib: int
+    no_buffer_refuses_spec: bool = True
+    """False: speculation without extra_buffer switches the prefix cache off instead (0.5.9)."""
+    extra_buffer_needs_radix: bool = True
     extra_buffer_fixed: int = 0
     """0.5.9 adds this many slots with extra_buffer under speculation, overlap or not (0: by overlap)."""
     memory_flag_hint: str = "Not enough memory. Please try to increase --mem-fraction-static."
@@ -115,6 +118,8 @@ V0_5_9 = replace(
     piecewise=False,
     piecewise_mla_mib=0,
     half_pool_cap=False,
+    no_buffer_refuses_spec=False,
+    extra_buffer_needs_radix=False,
     extra_buffer_fixed=1,
 )
 V0_5_23 = replace(
@@ -129,6 +134,7 @@ V0_5_23 = replace(
     draft_first=True,
     joint_state=True,
     half_pool_cap_given=True,
+    extra_buffer_needs_radix=False,
     extra_buffer_default=True,
     no_extra_buffer=frozenset(),
     vlm_cache_mib=100,

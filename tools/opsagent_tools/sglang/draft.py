@@ -46,8 +46,8 @@ def make_draft(spec: ModelSpec, settings: Settings, quant: Quant, shards: Shards
 
 
 MTP_FAMILIES = (
-    "DeepseekV3", "DeepseekV32", "GlmMoeDsa", "Glm4Moe", "GlmOcr", "LongcatFlash", "MiMo", "Step3p5", "Bailing", "Ernie4_5_Moe",
-    "Qwen3Next", "Qwen3_5", "ExaoneMoE", "NemotronH", "HYV3", "MistralLarge3", "Pixtral",
+    "DeepseekV3", "DeepseekV32", "GlmMoeDsa", "Glm4Moe", "GlmOcr", "LongcatFlash", "MiMo", "Step3p5", "Bailing",
+    "Ernie4_5_Moe", "Qwen3Next", "Qwen3_5", "ExaoneMoE", "NemotronH", "HYV3", "MistralLarge3", "Pixtral",
 )  # fmt: skip
 """Architectures whose draft has a class of its own (configs/model_config.py `_config_draft_model`)."""
 

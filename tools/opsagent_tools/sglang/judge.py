@@ -4,6 +4,7 @@ would notice.
 
 from __future__ import annotations
 
+from opsagent_tools.sglang.argument_rules import argument_refusal
 from opsagent_tools.sglang.arguments import Arguments
 from opsagent_tools.sglang.case import Assessment, Case, Failed, assess
 from opsagent_tools.sglang.quant_rules import quant_refusal
@@ -12,10 +13,16 @@ from opsagent_tools.sglang.refusals import class_refusal, gpu_refusal, memory_fa
 
 def judge(case: Case, arguments: Arguments) -> tuple[Assessment | None, Failed | None]:
     """`(assessment, failure)`; the assessment is None when the flags cannot be computed at all."""
-    failed = arguments.unknown or model_refusal(case, arguments.values) or arguments.refused
     if arguments.unknown is not None:
-        return None, failed
+        return None, arguments.unknown
     found = assess(case, arguments.values)
-    failed = failed or found.failed or gpu_refusal(case, found.settings) or class_refusal(case, arguments.values)
-    failed = failed or quant_refusal(case, arguments.values, found.settings)
-    return found, failed or memory_failure(case, found)
+    failed = (
+        model_refusal(case, arguments.values)
+        or argument_refusal(case, arguments.values, found.settings)
+        or gpu_refusal(case, found.settings)
+        or class_refusal(case, arguments.values)
+        or found.failed
+        or quant_refusal(case, arguments.values, found.settings)
+        or memory_failure(case, found)
+    )
+    return found, failed

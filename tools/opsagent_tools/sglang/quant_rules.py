@@ -30,7 +30,8 @@ def quant_refusal(case: Case, values: Values, settings: Settings) -> Failed | No
     sm, least = case.gpu.sm, LEAST_CAPABILITY.get(method)
     if sm is not None and least is not None and sm[0] * 10 + sm[1] < least:
         words = (
-            f"ValueError: The quantization method {method} is not supported for the current GPU. Minimum capability: {least}. "
+            f"ValueError: The quantization method {method} is not supported for the current GPU. "
+            f"Minimum capability: {least}. "
             f"Current capability: {sm[0] * 10 + sm[1]}."
         )
         return Failed("arg-rejected", "quant-format-gpu-unsupported", words, "a checkpoint in another format")
@@ -65,9 +66,15 @@ def _undivided(spec: ModelSpec, quant: Quant, shards: Shards) -> Iterator[str]:
                     )
         elif quant.kind == "int4" and "experts" not in name:
             if sum(rows) % MARLIN_ROWS:
-                yield f"ValueError: Weight output_size_per_partition = {sum(rows)} is not divisible by min_thread_n = {MARLIN_ROWS}."
+                yield (
+                    f"ValueError: Weight output_size_per_partition = {sum(rows)} is not divisible "
+                    f"by min_thread_n = {MARLIN_ROWS}."
+                )
             if columns % MARLIN_COLUMNS:
-                yield f"ValueError: Weight input_size_per_partition = {columns} is not divisible by min_thread_k = {MARLIN_COLUMNS}."
+                yield (
+                    f"ValueError: Weight input_size_per_partition = {columns} is not divisible by "
+                    f"min_thread_k = {MARLIN_COLUMNS}."
+                )
 
 
 def _slices(spec: ModelSpec, shards: Shards) -> Iterator[tuple[str, list[int], int, bool]]:

@@ -20,7 +20,8 @@ def model_refusal(case: Case, values: Values) -> Failed | None:
     if spec.model_type and not facts.model_type and not facts.own and not remote:
         words = (
             f"ValueError: The checkpoint you are trying to load has model type `{spec.model_type}` but Transformers does "
-            "not recognize this architecture. This could be because of an issue with the checkpoint, or because your version of "
+            "not recognize this architecture. This could be because of an issue with the checkpoint, "
+            "or because your version of "
             "Transformers is out of date."
         )
         return Failed("unknown-architecture", "arch-unknown-to-transformers", words, _newer(facts.since, version))
@@ -33,7 +34,8 @@ def model_refusal(case: Case, values: Values) -> Failed | None:
         words = (
             f"ValueError: Warning: User-specified context_length ({length}) is greater than the derived context_length "
             f"({spec.context}). This may lead to incorrect model outputs or CUDA errors. Note that the derived "
-            "context_length may differ from max_position_embeddings in the model's config. To allow overriding this maximum, set the env var "
+            "context_length may differ from max_position_embeddings in the model's config. To allow "
+            "overriding this maximum, set the env var "
             "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1"
         )
         return Failed("arg-rejected", "context-length-exceeds-model", words, f"--context-length {spec.context}")

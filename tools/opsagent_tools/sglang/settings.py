@@ -352,6 +352,8 @@ def scheduling(
     if strategy == "auto":
         able = spec.is_hybrid and spec.architecture not in rules.no_extra_buffer and radix
         strategy = "extra_buffer" if rules.extra_buffer_default and able and overlap else "no_buffer"
+    if spec.is_hybrid and strategy == "no_buffer" and speculation is not None and not rules.no_buffer_refuses_spec:
+        radix = False
     if spec.is_hybrid and strategy == "no_buffer" and radix and speculation is None:
         overlap = False
     if speculation is not None:

@@ -1,0 +1,204 @@
+"""SGLang's command line by version, read as its argparse reads it (`data/options.json`, made by tools/sglang_options.py).
+
+Any unambiguous prefix is an option, a value follows `=` or a space, lists end at the next option. What argparse
+would refuse is a
+`Refused` with its own words and a hint: the version that has the option, what it is called now, or the nearest spelling.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from opsagent_tools.sglang.arithmetic import ARITHMETIC, nearest, release
+
+DESTINATIONS = {
+    "tensor_parallel_size": "tp_size", "pipeline_parallel_size": "pp_size", "data_parallel_size": "dp_size",
+    "expert_parallel_size": "ep_size", "attention_context_parallel_size": "attn_cp_size",
+    "moe_data_parallel_size": "moe_dp_size", "cuda_graph_max_bs_decode": "cuda_graph_max_bs",
+    "cuda_graph_bs_decode": "cuda_graph_bs",
+}  # fmt: skip
+"""Where `ServerArgs.from_cli_args` renames what argparse stored, and what later versions call the same thing."""
+RENAMED = {
+    "--mamba-scheduler-strategy": "--mamba-radix-cache-strategy",
+    "--cuda-graph-bs": "--cuda-graph-bs-decode",
+    "--cuda-graph-max-bs": "--cuda-graph-max-bs-decode",
+}
+NUMBERS = {"int": int, "float": float}
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: its spellings, where its value goes, and what it takes."""
+
+    names: tuple[str, ...]
+    dest: str
+    kind: str
+    type: str
+    choices: tuple[Any, ...] | None
+    new: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """What argparse says, which taxonomy cause that is, and what to write instead."""
+
+    cause: str
+    words: str
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Given:
+    """Values by destination (only those that were given), and which words of the line belong to which destination."""
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+    spans: tuple[tuple[str, int, int], ...] = ()
+    refused: Refused | None = None
+    deprecated: tuple[str, ...] = ()
+
+
+@cache
+def _raw() -> dict[str, list[list[Any]]]:
+    table: dict[str, list[list[Any]]] = json.loads(
+        files("opsagent_tools.sglang").joinpath("data/options.json").read_text("utf-8")
+    )
+    return table
+
+
+@cache
+def table(version: str) -> Mapping[str, Option]:
+    """Every spelling of every option of a version; of the nearest modelled one when this is not."""
+    known = version if version in ARITHMETIC else nearest(version)[0].version
+    found = {}
+    for names, dest, kind, kind_of, choices, _default, new in _raw()[known]:
+        option = Option(
+            tuple(names),
+            DESTINATIONS.get(dest, dest),
+            kind,
+            kind_of,
+            tuple(choices) if choices is not None else None,
+            new,
+        )
+        found.update(dict.fromkeys(names, option))
+    return found
+
+
+def parse(flags: Sequence[str], version: str) -> Given:
+    """Read a command line. The first refusal ends the reading; what was read before it is kept."""
+    options = table(version)
+    values: dict[str, Any] = {}
+    spans: list[tuple[str, int, int]] = []
+    deprecated: list[str] = []
+    at = 0
+    while at < len(flags):
+        word = flags[at]
+        if not word.startswith("-") or word == "-":
+            return Given(values, tuple(spans), _unknown(word, version), tuple(deprecated))
+        name, equal, text = word.partition("=")
+        option, refused = _find(name, options, version)
+        if option is None:
+            return Given(values, tuple(spans), refused, tuple(deprecated))
+        end = at + 1
+        while not equal and option.kind != "switch" and end < len(flags) and _is_value(flags[end]):
+            end += 1
+            if option.kind != "list":
+                break
+        words = [text] if equal else list(flags[at + 1 : end])
+        value, refused = _value(option, words, bool(equal), version)
+        if refused is not None:
+            return Given(values, tuple(spans), refused, tuple(deprecated))
+        values[option.dest] = value
+        spans.append((option.dest, at, end))
+        if option.new:
+            deprecated.append(f"{name} is deprecated, now {option.new}")
+        at = end
+    return Given(values, tuple(spans), None, tuple(deprecated))
+
+
+def _is_value(word: str) -> bool:
+    """Whether argparse takes a word as a value: it is no option, or a negative number."""
+    if not word.startswith("-") or word == "-":
+        return True
+    try:
+        float(word)
+    except ValueError:
+        return " " in word
+    return True
+
+
+def _find(name: str, options: Mapping[str, Option], version: str) -> tuple[Option | None, Refused | None]:
+    if name in options:
+        return options[name], None
+    matches = sorted(
+        spelling for spelling in options if name.startswith("--") and len(name) > 2 and spelling.startswith(name)
+    )
+    if len(matches) == 1:
+        return options[matches[0]], None
+    if matches:
+        words = f"error: ambiguous option: {name} could match {', '.join(matches)}"
+        return None, Refused("unknown-flag", words, f"write one of {', '.join(matches)}")
+    return None, _unknown(name, version)
+
+
+def _unknown(name: str, version: str) -> Refused:
+    return Refused("unknown-flag", f"error: unrecognized arguments: {name}", elsewhere(name, version))
+
+
+def elsewhere(name: str, version: str) -> str:
+    """Which version has an option, what it is called in this one, or the nearest spelling."""
+    here = table(version)
+    for old, new in RENAMED.items():
+        if name == old and new in here:
+            return f"it is called {new} in SGLang {version}"
+        if name == new and old in here:
+            return f"it is called {old} in SGLang {version}"
+    having = [other for other in sorted(ARITHMETIC, key=release) if name in table(other)]
+    if having:
+        return f"SGLang {', '.join(having)} has it, {version} has not"
+    close = difflib.get_close_matches(name, here, n=1, cutoff=0.75)
+    return f"did you mean {close[0]}?" if close else "no modelled SGLang has such an option"
+
+
+def _value(option: Option, words: list[str], equal: bool, version: str) -> tuple[Any, Refused | None]:
+    label = "/".join(option.names)
+    if option.kind == "switch":
+        if equal:
+            return None, Refused(
+                "invalid-flag-value", f"error: argument {label}: ignored explicit argument {words[0]!r}"
+            )
+        return True, None
+    if not words:
+        if option.kind == "maybe":
+            return True, None
+        need = "at least one argument" if option.kind == "list" else "one argument"
+        return None, Refused("invalid-flag-value", f"error: argument {label}: expected {need}", f"give {label} a value")
+    converted = []
+    for word in words:
+        value, refused = _convert(option, word, label)
+        if refused is not None:
+            return None, refused
+        converted.append(value)
+    return (converted if option.kind == "list" else converted[0]), None
+
+
+def _convert(option: Option, word: str, label: str) -> tuple[Any, Refused | None]:
+    value: Any = word
+    convert = NUMBERS.get(option.type)
+    if convert is not None:
+        try:
+            value = convert(word)
+        except ValueError:
+            words = f"error: argument {label}: invalid {option.type} value: {word!r}"
+            return None, Refused("invalid-flag-value", words, f"{label} takes {option.type} values")
+    if option.choices is not None and value not in option.choices:
+        shown = ", ".join(repr(choice) for choice in option.choices)
+        words = f"error: argument {label}: invalid choice: {word!r} (choose from {shown})"
+        close = difflib.get_close_matches(str(word), [str(choice) for choice in option.choices], n=1, cutoff=0.6)
+        return None, Refused("invalid-flag-value", words, f"did you mean {close[0]}?" if close else "")
+    return value, None
