@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from opsagent_tools.sglang.diagnosis.degenerate import answer_of, degenerate
+from opsagent_tools.sglang.diagnosis.degenerate import answers_of, degenerate
 from opsagent_tools.sglang.diagnosis.scan import Hit, Launch, Scan
 
 Condition = Callable[[Scan, Hit, Launch], bool]
@@ -106,7 +106,7 @@ CONDITIONS: dict[str, Condition] = {
     "others-hold-memory": _others_big,
     "first-error": _alone,
     "was-ready": lambda _s, h, _n: h.ready,
-    "degenerate-text": lambda _s, h, _n: degenerate(answer_of(h.match.string)),
+    "degenerate-text": lambda _s, h, _n: any(map(degenerate, answers_of(h.match.string))),
     "little-at-begin": _little_at_begin,
     "error-follows": _error_follows,
     "hybrid-or-room-left": lambda s, h, n: _hybrid(s, h, n) or _room_left(s, h, n),

@@ -15,10 +15,10 @@ SHORTEST = 8
 """Characters below which a repeated text says nothing."""
 
 
-def answer_of(line: str) -> str:
-    """The longest answer that a log line quotes (`"content": "…"`, `output: …`), with `\\n` read as line ends."""
+def answers_of(line: str) -> list[str]:
+    """The answers that a log line quotes (`"content": "…"`, `output: …`), with `\\n` read as line ends."""
     found = [m["quoted"] if m["quoted"] is not None else m["rest"] for m in _ANSWER.finditer(line)]
-    return max(found, key=len, default="").replace("\\n", "\n")
+    return [text.replace("\\n", "\n") for text in found]
 
 
 def degenerate(text: str) -> bool:

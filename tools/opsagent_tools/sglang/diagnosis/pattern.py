@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 WORD = re.compile(r"[a-z_]{4,}")
+SHORTEST = 3
 _META = set("\\.^$*+?{}[]|()")
 
 
@@ -23,7 +24,7 @@ class Pattern:
     def of(cls, source: str) -> Pattern:
         anchors, end = _alternatives(source, 0)
         words = tuple(max(_whole_words(anchor), key=len, default="") for anchor in anchors)
-        if not anchors or min(map(len, anchors)) < 3 or end != len(source):
+        if not anchors or min(map(len, anchors)) < SHORTEST or end != len(source):
             raise ValueError(
                 f"no word of three letters that every match of {source!r} has: it would be tried on every line"
             )
@@ -100,7 +101,8 @@ def _better(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
     """The set of anchors whose shortest is longer; few are better than many."""
 
     def worth(anchors: tuple[str, ...]) -> float:
-        return min(12, min(map(len, anchors))) - 0.3 * len(anchors) if anchors and all(anchors) else -99.0
+        shortest = min(map(len, anchors), default=0)
+        return min(12, shortest) - 0.05 * len(anchors) if shortest >= SHORTEST else shortest - 99.0
 
     return one if worth(one) >= worth(other) else (other if all(other) else ())
 

@@ -85,6 +85,8 @@ class Knowledge:
     noise: tuple[NoiseRule, ...]
     patterns: tuple[Pattern, ...]
     numbers: dict[str, int]
+    watch: dict[str, str]
+    """Patterns without a signature, by name: what the detection of hangs looks at."""
 
 
 def _tuple(value: Any) -> tuple[Any, ...]:
@@ -127,6 +129,7 @@ def knowledge(extra: str = "") -> Knowledge:
     causes: dict[str, Cause] = {}
     signatures: list[Signature] = []
     noise: list[NoiseRule] = []
+    watch: dict[str, str] = {}
     folder = files("opsagent_tools.sglang.diagnosis") / "signatures"
     sources = [
         (item.name.removesuffix(".toml"), item.read_text("utf-8"))
@@ -139,12 +142,15 @@ def knowledge(extra: str = "") -> Knowledge:
             signatures += [read_signature(slug, family, sign) for sign in entry.pop("sign", ())]
             if "means" in entry:
                 causes[slug] = read_cause(slug, family, entry)
+        watch |= data.get("watch", {})
         noise += [NoiseRule(**rule) for rule in data.get("noise", ())]
     numbers: dict[str, int] = {}
+    for source in watch.values():
+        numbers.setdefault(source, len(numbers))
     for sign in signatures:
         for source in (sign.line, *sign.near, *sign.far, *sign.seen, *sign.unseen):
             numbers.setdefault(source, len(numbers))
-    return Knowledge(causes, tuple(signatures), tuple(noise), tuple(Pattern.of(s) for s in numbers), numbers)
+    return Knowledge(causes, tuple(signatures), tuple(noise), tuple(Pattern.of(s) for s in numbers), numbers, watch)
 
 
 class Causes(Mapping[str, Cause]):

@@ -16,6 +16,8 @@ _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\
 # Loggers of several processes share one stream: a record can start behind a progress bar that has not ended its line.
 _RECORDS = re.compile(r"\r|(?<=[^\s|])(?=\[20\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d)")
 _BAR = re.compile(r"\d+%\|[^|]*\|")
+_BARS = 64
+"""Bars of a download that are kept of one line: whether they move is evidence."""
 
 
 def numbered(source: Source) -> Iterator[tuple[int, bytes]]:
@@ -42,7 +44,10 @@ def segments(raw: bytes) -> list[str]:
     if "\r" not in text and "[20" not in text[1:]:
         return [text]
     parts = [part for part in _RECORDS.split(text) if part.strip()]
-    return [part for part in parts if not (_BAR.search(part) and len(parts) > 1)] or parts[-1:]
+    kept = [part for part in parts if not (_BAR.search(part) and len(parts) > 1 and "B/s" not in part)]
+    if len(kept) > _BARS:
+        kept = kept[: _BARS // 2] + kept[-_BARS // 2 :]
+    return kept or parts[-1:]
 
 
 def _clip(line: bytes) -> bytes:
