@@ -77,7 +77,7 @@ def dictionary_keys(path: Path, name: str) -> list[str] | None:
         if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Dict):
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
             if isinstance(target, ast.Name) and target.id == name:
-                return [key.value for key in node.value.keys if isinstance(key, ast.Constant)]
+                return [str(key.value) for key in node.value.keys if isinstance(key, ast.Constant)]
     return None
 
 
@@ -90,7 +90,7 @@ def word(node: ast.AST | None) -> str:
 
 
 def from_call(call: ast.Call, names: dict[str, Any], defaults: dict[str, Any]) -> list[Any] | None:
-    flags = [arg.value for arg in call.args if isinstance(arg, ast.Constant) and str(arg.value).startswith("--")]
+    flags = [str(a.value) for a in call.args if isinstance(a, ast.Constant) and str(a.value).startswith("--")]
     if not flags:
         return None
     keys = {key.arg: key.value for key in call.keywords if key.arg}

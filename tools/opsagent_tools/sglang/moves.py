@@ -45,7 +45,7 @@ STAY = Move()
 
 def flag_of(name: str) -> str:
     """The option of a destination, in its short form where there is one."""
-    short = {"tp_size": "--tp", "pp_size": "--pp", "dp_size": "--dp", "ep_size": "--ep"}
+    short = {"tp_size": "--tp"}
     return short.get(name) or "--" + name.replace("_", "-")
 
 
