@@ -102,7 +102,7 @@ def _warmup(scan: Scan, launch: Launch) -> Candidate | None:
 
 
 def _bytes(number: str, unit: str) -> float:
-    return float(number) * 1000 ** " kMGT".index(unit.replace("K", "k") or " ")
+    return float(number) * 1000.0 ** " kMGT".index(unit.replace("K", "k") or " ")
 
 
 def _elapsed(text: str) -> float:
