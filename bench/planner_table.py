@@ -1,4 +1,7 @@
-"""The table of predicted against logged in docs/planner.md, and the coverage of the intervals: python -m bench.planner_table [--write]."""
+"""The table of predicted against logged in docs/planner.md, and the coverage of the intervals.
+
+Run as `python -m bench.planner_table [--write]`.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +43,9 @@ def row(record: Record, plan: Plan) -> str:
     mark += " (x)" if record.id in UNEXPLAINED else ""
     cells = [
         f"`{record.id}`{mark}", f"{tokens:,}" if tokens else "", f"{ours:,}" if ours else "", error, running,
-        pair(plan.slots, logged["mamba_slots"]), difference(gib and gib.weights, logged["weights_gib"]),
-        difference(gib and gib.draft_weights, logged["draft_weights_gib"]),
-        difference(gib and gib.pool_end_avail, logged["pool_end_avail_gib"]), f"{verdict}{f' ({real})' if real else ''}",
+        pair(plan.slots, logged["mamba_slots"]), difference(gib.weights if gib else None, logged["weights_gib"]),
+        difference(gib.draft_weights if gib else None, logged["draft_weights_gib"]),
+        difference(gib.pool_end_avail if gib else None, logged["pool_end_avail_gib"]), f"{verdict}{f' ({real})' if real else ''}",
     ]  # fmt: skip
     return f"| {' | '.join(cells)} |"
 
