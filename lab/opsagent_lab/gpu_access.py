@@ -1,4 +1,4 @@
-"""Which GPUs a program sees on a host or in a container, and what stands in the way: the one answer for nvidia-smi and torch."""
+"""Which GPUs a program sees on a host or in a container, and what stands in the way (for nvidia-smi and torch alike)."""
 
 from __future__ import annotations
 

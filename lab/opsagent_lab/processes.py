@@ -79,7 +79,9 @@ def signal(world: World, host: SimHost, pid: int, signum: int) -> bool:
         live = world.running.get((host.name, pid))
         if live is not None:
             live.pending.append(signum)
-            live.woken.set()
+            for process in list(world.running.values()):
+                if process is live or live in process.ancestors():
+                    process.woken.set()
         elif _ends(sim, signum):
             sim.exit_code = 128 + signum
             end(world, host, pid)
@@ -130,7 +132,7 @@ def run_child(
     host: SimHost,
     cwd: str | None = None,
 ) -> int:
-    """A child in the parent's thread. A signal that ends the parent ends the child first; sleeps count for the parent's alarm."""
+    """A child in the parent's thread. A signal that ends the parent ends it first; its sleeps count for the parent's alarm."""
     same = host is parent.host
     sim = add(
         world,
@@ -147,7 +149,7 @@ def run_child(
     )
     child = Process(world, host, sim, list(argv), dict(env), stdin, out, err, gone=parent.gone)
     child.alarm, child.alarm_signal = parent.alarm, parent.alarm_signal
-    child.parent, child.woken = parent, parent.woken
+    child.parent = parent
     child.handlers = dict(parent.handlers) if argv and argv[0] == "nohup" else {}
     world.running[(host.name, sim.pid)] = child
     try:

@@ -159,11 +159,18 @@ class Process:
             if handler is None:
                 raise Killed(signum)
             handler(signum)
-        above = self.parent
-        while above is not None:
+        for above in self.ancestors():
             if above.killed:
                 raise Killed(next(s for s in above.pending if s == SIGKILL or s not in above.handlers))
+
+    def ancestors(self) -> list[Process]:
+        """The programs in whose run this one runs, nearest first."""
+        out: list[Process] = []
+        above = self.parent
+        while above is not None:
+            out.append(above)
             above = above.parent
+        return out
 
     def on_signal(self, signum: int, handler: Callable[[int], None]) -> None:
         self.handlers[signum] = handler

@@ -1,0 +1,1 @@
+"""The programs of the simulated hosts, one family per file; each file exports `PROGRAMS`."""
