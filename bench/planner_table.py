@@ -45,7 +45,8 @@ def row(record: Record, plan: Plan) -> str:
         f"`{record.id}`{mark}", f"{tokens:,}" if tokens else "", f"{ours:,}" if ours else "", error, running,
         pair(plan.slots, logged["mamba_slots"]), difference(gib.weights if gib else None, logged["weights_gib"]),
         difference(gib.draft_weights if gib else None, logged["draft_weights_gib"]),
-        difference(gib.pool_end_avail if gib else None, logged["pool_end_avail_gib"]), f"{verdict}{f' ({real})' if real else ''}",
+        difference(gib.pool_end_avail if gib else None, logged["pool_end_avail_gib"]),
+        f"{verdict} ({real})" if real else verdict,
     ]  # fmt: skip
     return f"| {' | '.join(cells)} |"
 

@@ -15,9 +15,10 @@ from opsagent_tools.host import Host
 from opsagent_tools.machine.gpus import Gpu, read_gpus
 from opsagent_tools.read_config import ReadConfigArgs, config_of
 from opsagent_tools.read_config import run as read_model
-from opsagent_tools.sglang.calibration import Calibration, calibration_of
+from opsagent_tools.sglang.calibration import calibration_of
 from opsagent_tools.sglang.checkpoint import CheckpointFacts
 from opsagent_tools.sglang.gpus import GpuFacts
+from opsagent_tools.sglang.modelspec import architecture_of
 from opsagent_tools.sglang.plan import Plan, Wish
 from opsagent_tools.sglang.planner import NEWEST, plan
 from opsagent_tools.sglang.words import plan_line
@@ -83,7 +84,7 @@ def run(host: Host, args: EstimateVramArgs, ctx: Context | None = None) -> Estim
         keep=args.keep,
         checkpoint=checkpoint,
         draft_config=_draft(host, args.flags),
-        calibration=_calibration(ctx.history, version),
+        calibration=calibration_of(ctx.history.get("planner"), version, architecture_of(config)),
     )
     return EstimateVramResult(
         **{**found.model_dump(), "model": path},
@@ -155,10 +156,6 @@ def _draft(host: Host, flags: Sequence[str]) -> dict[str, Any] | None:
                 except (ToolFailed, InputError):
                     return None
     return None
-
-
-def _calibration(history: Mapping[str, Any], version: str) -> Calibration:
-    return calibration_of(history.get("planner"), version)
 
 
 TOOL = Tool(

@@ -14,6 +14,7 @@ from typing import Any
 
 KEPT = 20
 """Observations that are kept per host."""
+OBSERVED = ("free", "weights", "graphs", "pool_end_avail")
 LIMIT_GIB = 4.0
 """A difference beyond this is no calibration but another launch (another process on the card, another model)."""
 
@@ -38,9 +39,13 @@ class Calibration:
         said = f": {', '.join(parts)}" if parts else ": the prediction needed no correction"
         return f"corrected by {self.launches} launch{'es' if self.launches > 1 else ''} on this host{said}"
 
+    def corrections(self) -> dict[str, float]:
+        """What is added to the prediction, by the name of the term in `per_gpu_gib`."""
+        return {name: value for name, value in self.named() if value} if self.launches else {}
+
     def named(self) -> list[tuple[str, float]]:
         return [
-            ("free", self.free_gib), ("weights", self.weights_gib), ("before the pools", self.loss_gib),
+            ("free", self.free_gib), ("weights", self.weights_gib), ("pool_end_avail", -self.loss_gib),
             ("graphs", self.graphs_gib),
         ]  # fmt: skip
 
@@ -48,16 +53,19 @@ class Calibration:
 NO_CALIBRATION = Calibration()
 
 
-def observe(predicted: Mapping[str, Any], logged: Mapping[str, Any], version: str) -> dict[str, Any]:
-    """One observation. `predicted` is a plan's `per_gpu_gib`, `logged` what the log shows, GiB per GPU.
+def observe(plan: Mapping[str, Any], logged: Mapping[str, Any]) -> dict[str, Any]:
+    """One observation. `plan` is a plan as JSON, `logged` what the log shows, GiB per GPU.
 
-    Keys of `logged`: free, weights, pool_end_avail, graphs; those that either side lacks are left out.
+    Keys of `logged`: free, weights, pool_end_avail, graphs; those that either side lacks are left out. What earlier
+    launches had
+    corrected is taken out again, so that observations can be compared.
     """
-    seen: dict[str, Any] = {"sglang": version}
-    for name in ("free", "weights", "graphs", "pool_end_avail"):
+    predicted, corrected = plan.get("per_gpu_gib") or {}, plan.get("corrections") or {}
+    seen: dict[str, Any] = {"sglang": plan.get("sglang"), "architecture": plan.get("architecture")}
+    for name in OBSERVED:
         ours, theirs = predicted.get(name), logged.get(name)
         if isinstance(ours, int | float) and isinstance(theirs, int | float):
-            seen[name] = round(float(theirs) - float(ours), 3)
+            seen[name] = round(float(theirs) - float(ours) + float(corrected.get(name, 0.0)), 3)
     return seen
 
 
@@ -66,20 +74,25 @@ def remember(history: Sequence[Mapping[str, Any]] | None, seen: Mapping[str, Any
     return [*(dict(one) for one in history or ()), dict(seen)][-KEPT:]
 
 
-def calibration_of(history: Any, version: str) -> Calibration:
-    """The correction that a host's observations of this version give; none for another version or a broken history."""
+def calibration_of(history: Any, version: str, architecture: str) -> Calibration:
+    """The correction that a host's observations give; none for another version or a broken history.
+
+    Free memory and graphs belong to the host and the version; weights also to the architecture.
+    """
     if not isinstance(history, Sequence) or isinstance(history, str):
         return NO_CALIBRATION
     fitting = [one for one in history if isinstance(one, Mapping) and one.get("sglang") == version]
-
-    def median(name: str) -> float:
-        values = [
-            float(one[name])
-            for one in fitting
-            if isinstance(one.get(name), int | float) and abs(one[name]) <= LIMIT_GIB
-        ]
-        return statistics.median(values) if values else 0.0
-
+    same = [one for one in fitting if one.get("architecture") == architecture]
     return Calibration(
-        free_gib=median("free"), weights_gib=median("weights"), graphs_gib=median("graphs"), launches=len(fitting)
+        free_gib=_median(fitting, "free"),
+        weights_gib=_median(same, "weights"),
+        graphs_gib=_median(same, "graphs"),
+        launches=len(fitting),
     )
+
+
+def _median(seen: Sequence[Mapping[str, Any]], name: str) -> float:
+    values = [
+        float(one[name]) for one in seen if isinstance(one.get(name), int | float) and abs(one[name]) <= LIMIT_GIB
+    ]
+    return statistics.median(values) if values else 0.0

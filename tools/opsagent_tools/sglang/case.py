@@ -123,7 +123,7 @@ def assess(case: Case, values: Values, *, free_shift: float = 0.0, weight_shift:
         )
     except ZeroDivisionError:
         return Assessment(settings, Failed("arg-rejected", "invalid-flag-value", "a size of zero", ""))
-    free = free_memory(case.gpu, settings.tp * settings.pp, case.free_gib)
+    free = free_of(case, settings)
     budget = make_budget(
         spec,
         settings,
@@ -178,4 +178,15 @@ def _sizes(case: Case, values: Values, settings: Settings) -> tuple[int, Mapping
 
 
 def free_of(case: Case, settings: Settings) -> FreeMemory:
-    return free_memory(case.gpu, settings.tp * settings.pp, case.free_gib)
+    """Free memory at load begin: given, or estimated and corrected by what launches on this host logged."""
+    found = free_memory(case.gpu, settings.tp * settings.pp, case.free_gib)
+    learned = case.calibration
+    if case.free_gib is not None or not learned.launches:
+        return found
+    centre, narrow = found.gib + learned.free_gib, 0.3
+    return FreeMemory(
+        centre,
+        centre - narrow * (found.gib - found.low),
+        centre + narrow * (found.high - found.gib),
+        f"{found.basis}, {learned.text()}",
+    )

@@ -174,6 +174,8 @@ class Plan(Strict):
     wish: Wish | None = None
     calibration: str = ""
     """What earlier launches on this host taught, in words."""
+    corrections: dict[str, float] = Field(default_factory=dict)
+    """The same in GiB, by the name of the term in `per_gpu_gib`; already added there."""
     slots: int | None = None
     slots_per_request: int | None = None
     gpus: int = 0

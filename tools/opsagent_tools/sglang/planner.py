@@ -77,6 +77,7 @@ def plan(
         sources=sources_of(case, found),
         wish=want,
         calibration=calibration.text(),
+        corrections=calibration.corrections(),
         slots=found.budget.slots if found and found.budget and found.budget.state else None,
         slots_per_request=found.budget.slots_per_request if found and found.budget and found.budget.state else None,
         gpus=gpus.count,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import bisect
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from opsagent_tools.sglang.diagnosis.conditions import CONDITIONS
@@ -65,17 +63,19 @@ def _holds(scan: Scan, sign: Signature, hit: Hit, launch: Launch) -> tuple[Hit, 
     if sign.ready is not None and sign.ready != hit.ready:
         return None
     ended = sign.ended if sign.ended is not None else (True if sign.tier == 1 else None)
-    if ended is not None and ended == launch.up:
-        return None
+    if ended is not None and ended == launch.up and not (ended and hit.error):
+        return None  # an error in so many words is none of a healthy server's notes, even if a server is up
     text = hit.match.string
     if any(re.search(s, text, re.I) for s in sign.but) or not all(re.search(s, text, re.I) for s in sign.with_):
         return None
     support: list[Hit] = []
     for source in sign.near:
-        if (beside := _beside(scan.of(source), hit, sign.span)) is None:
+        if (beside := _beside(scan, source, hit, sign.span)) is None:
             return None
         support.append(beside)
-    if any(_beside(scan.of(source), hit, sign.span) for source in sign.far):
+    if not all(hit.block and any(h.block == hit.block for h in scan.of(source)) for source in sign.block):
+        return None
+    if any(_beside(scan, source, hit, sign.span) for source in sign.far):
         return None
     for source in sign.seen:
         here = [h for h in scan.of(source) if h.launch == hit.launch]
@@ -89,13 +89,16 @@ def _holds(scan: Scan, sign: Signature, hit: Hit, launch: Launch) -> tuple[Hit, 
     return tuple(s for s in support if not s.args and s.line != hit.line)
 
 
-def _beside(hits: Iterable[Hit], hit: Hit, span: int) -> Hit | None:
-    """The hit in the same traceback, else the nearest one within `span` lines."""
+def _beside(scan: Scan, source: str, hit: Hit, span: int) -> Hit | None:
+    """The hit in the same traceback, else the nearest one of the same start within `span` lines.
+
+    When the traceback has frames, other lines count only if they belong to a traceback too: several processes write
+    into one log, and what another one was doing meanwhile says nothing about this error.
+    """
+    hits = scan.of(source)
     same = [h for h in hits if h.block and h.block == hit.block]
     if same:
         return same[0]
-    ordered = [h for h in hits if abs(h.line - hit.line) <= span]
-    if not ordered:
-        return None
-    at = bisect.bisect_left([h.line for h in ordered], hit.line)
-    return min(ordered[max(0, at - 1) : at + 1], key=lambda h: abs(h.line - hit.line))
+    framed = hit.block in scan.blocks and any(r.frames for r in scan.blocks[hit.block].raised)
+    around = [h for h in hits if abs(h.line - hit.line) <= span and h.launch == hit.launch and (h.block or not framed)]
+    return min(around, key=lambda h: abs(h.line - hit.line), default=None)

@@ -29,6 +29,7 @@ _TROUBLE = re.compile(
     r"abort|cannot|could not|couldn't|unable to|denied|Killed",
     re.I,
 )
+_ERROR = re.compile(r"^(?:[\w.:/-]+: )?(?:error|fatal|panic)\b|\b(?:Error|Exception): |: (?:fatal )?error: ", re.I)
 _MARKS = (
     *ANCHORS, "sigquit", "scheduler hit", "watchdog", "unexpectedly", "died during", "is dead", "attempting to bind",
     "warmup error", "crashed with", "killed", "startup failed", "exception", 'http/1.1" 2', "error", "fatal", "critical",
@@ -51,6 +52,8 @@ class Hit:
     """On the arguments line, which proves nothing by itself."""
     noise: bool
     time: float | None
+    error: bool = False
+    """The line is an exception, or calls itself an error."""
 
 
 @dataclass(slots=True)
@@ -120,7 +123,9 @@ def scan(source: Source, knowledge: Knowledge) -> Scan:
         if until is not None:
             if until.search(event.text) or event.line - began > 400:
                 until = None
-            continue
+                continue
+            if ".so" in event.text or event.role in ("header", "frame", "chain", "code"):
+                continue  # other processes' lines can stand between the markers
         lowered = event.text.lower()
         rule = None
         for n in quiet.candidates(lowered):
@@ -191,6 +196,7 @@ def _hit(result: Scan, n: int, event: Event, match: re.Match[str], launch: Launc
             "ServerArgs(" in event.text,
             rule is not None,
             event.head.time,
+            event.role == "exception" or event.head.level in ("ERROR", "CRITICAL", "FATAL") or bool(_ERROR.search(event.text)),
         )
     )
 

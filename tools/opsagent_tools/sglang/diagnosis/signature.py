@@ -19,7 +19,8 @@ Json = dict[str, Any]
 class Signature:
     """One way in which a cause shows. Every condition that is given must hold; `line` is the evidence.
 
-    `near`: patterns that match in the same traceback or within `span` lines; `far`: none of them may. `with` and
+    `near`: patterns that match in the same traceback or within `span` lines; `block`: in the same
+    traceback only; `far`: none of them may. `with` and
     `but`: these must, or must not, match on the line itself.
     `seen` / `unseen`: the same for the whole server start. `phase`: one of these. `ready`: the server had come up before
     the line (true), or had not (false). `ended`: true if the server must not be up at the end. `where`: named facts.
@@ -30,6 +31,7 @@ class Signature:
     family: str
     line: str
     near: tuple[str, ...] = ()
+    block: tuple[str, ...] = ()
     far: tuple[str, ...] = ()
     with_: tuple[str, ...] = ()
     but: tuple[str, ...] = ()
@@ -97,7 +99,7 @@ def _tuple(value: Any) -> tuple[Any, ...]:
 
 def read_signature(slug: str, family: str, data: Json) -> Signature:
     known: Json = {k: data[k] for k in ("line", "ready", "ended", "tier", "span", "noise", "confidence") if k in data}
-    lists = {k: _tuple(data.get(k)) for k in ("with", "near", "far", "but", "seen", "unseen", "where", "phase")}
+    lists = {k: _tuple(data.get(k)) for k in ("with", "near", "block", "far", "but", "seen", "unseen", "where", "phase")}
     if extra := set(data) - set(known) - set(lists):
         raise InputError(f"unknown keys {sorted(extra)} in a signature of {slug}", where=f"{family}.toml")
     lists["with_"] = lists.pop("with")
@@ -148,7 +150,7 @@ def knowledge(extra: str = "") -> Knowledge:
     for source in watch.values():
         numbers.setdefault(source, len(numbers))
     for sign in signatures:
-        for source in (sign.line, *sign.near, *sign.far, *sign.seen, *sign.unseen):
+        for source in (sign.line, *sign.near, *sign.block, *sign.far, *sign.seen, *sign.unseen):
             numbers.setdefault(source, len(numbers))
     return Knowledge(causes, tuple(signatures), tuple(noise), tuple(Pattern.of(s) for s in numbers), numbers, watch)
 
