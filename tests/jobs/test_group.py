@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from opsagent_tools import jobs
+from opsagent_tools import jobs, probes
 from opsagent_tools.errors import InputError, ToolFailed
 from opsagent_tools.host import Command, Completed, Sink
 from opsagent_tools.hosts.local import LocalHost
@@ -33,6 +33,7 @@ class NoSystemd(LocalHost):
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[NoSystemd]:
     monkeypatch.setenv("OPSAGENT_JOBS_DIR", str(tmp_path / "jobs"))
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")  # no version manager in between
     before = children_of_init()
     yield NoSystemd()
     for pid in children_of_init() - before:
@@ -185,10 +186,10 @@ def test_environment_is_passed_and_is_seen_by_nobody(host: NoSystemd, tmp_path: 
 
 
 def test_old_logs_are_kept_and_turned_over(host: NoSystemd, tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
     for number in range(7):
-        log = str(tmp_path / "job.log")
-        job = jobs.start(host, jobs.JobSpec(f"opsagent-r1-c{number}", ("echo", str(number)), log))
-        until(lambda job=job: jobs.status(host, job).ended)  # type: ignore[misc]
+        probes.ask(host, "job", {"op": "prepare", "name": "opsagent-r1-c1", "log": str(log), "cwd": ""}, stdin="{}")
+        log.write_text(f"{number}\n")
     logs = sorted(path.name for path in tmp_path.glob("job.log*"))
     assert logs == ["job.log", "job.log.1", "job.log.2", "job.log.3", "job.log.4", "job.log.5"]
     assert (tmp_path / "job.log.1").read_text() == "5\n"
