@@ -87,7 +87,9 @@ def check(argv: Sequence[str], t: Trace) -> None:
     if name is None:
         return
     checker = registry()[name]
-    if len(words) == 2 and words[1] in ("--version", "--help") and name not in NO_HELP:
+    plain = len(words) <= 4 and all(word.replace("-", "").isalpha() and word[0] != "-" for word in words[1:-1])
+    subcommand = words[-1] == "--help" and plain and name in SUBCOMMANDS
+    if ((len(words) == 2 and words[1] in ("--version", "--help")) or subcommand) and name not in NO_HELP:
         t.say("R0", "help", f"{name} only tells about itself")
         return
     t.depth += 1
@@ -97,6 +99,9 @@ def check(argv: Sequence[str], t: Trace) -> None:
         t.depth -= 1
 
 
+SUBCOMMANDS = frozenset(
+    {"docker", "podman", "uv", "pip", "hf", "huggingface-cli", "kubectl", "systemctl", "conda", "helm"}
+)
 NO_HELP = frozenset({"eval", "exec", "source", ".", "sh", "bash", "dash", "echo", "printf", "kill", "test", "["})
 
 
@@ -113,6 +118,10 @@ def _text(words: tuple[str, ...], t: Trace) -> None:
 def _program(word: str, t: Trace) -> str | None:
     """The checker's key of the program, or None when it is unknown or must not be trusted."""
     base = versioned(posixpath.basename(word))
+    if posixpath.dirname(word) in ("/etc/init.d", "/etc/rc.d/init.d"):
+        registry()["service"](("service", base, "stop"), t)
+        t.say("R3", "program.init-script", f"{word} starts or stops a service")
+        return None
     if UNKNOWN in word or base not in registry():
         shown = word.replace(UNKNOWN, "…")
         t.say("R3", "program.unknown", f"{shown!r} is not a program that we know")

@@ -87,7 +87,7 @@ def command(call: Call, t: Trace) -> None:
     if call.host and "/" in call.host:
         t.effect(f"runs in the container {call.host}")
     for index, stage in enumerate(stages):
-        t.upstream = tuple(stages[:index])
+        t.upstream, t.downstream = tuple(stages[:index]), tuple(stages[index + 1 :])
         programs.check(stage, t)
     if call.tool == "run_job":
         t.say("R1", "job.start", "starts a supervised job on the host")

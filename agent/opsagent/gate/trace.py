@@ -66,6 +66,8 @@ class Trace:
     depth: int = 0
     upstream: tuple[tuple[str, ...], ...] = ()
     """Stages of the pipe before the one at hand."""
+    downstream: tuple[tuple[str, ...], ...] = ()
+    """Stages after it."""
     stdin: str | None = None
     foreign: str = ""
     """Name of the container in which the argv at hand runs; its paths are not the host's."""

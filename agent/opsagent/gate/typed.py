@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
 from typing import Any
 
@@ -74,8 +75,10 @@ def _launch(call: Call, t: Trace) -> None:
     port = _integer(call.args.get("port"))
     _interpreter(call.args, t)
     job_paths(call.args, t)
-    flags = call.args.get("flags")
-    _flags(flags if isinstance(flags, list) else str(flags or "").split(), t)
+    given = call.args.get("flags")
+    flags = [str(flag) for flag in given] if isinstance(given, list) else shlex.split(str(given or ""))
+    port = _flag_port(flags, port)
+    _flags(flags, t)
     if not port_allowed(t, port):
         t.say("R2", "launch.port", f"port {port if port is not None else '(default)'} is not in an allowed range")
     else:
@@ -96,14 +99,23 @@ r"|tool-server|model-impl|"
                        r"|dist-init-addr|nnodes).*")  # fmt: skip
 
 
-def _flags(flags: list[Any], t: Trace) -> None:
+def _flag_port(flags: list[str], port: int | None) -> int | None:
+    """A `--port` among the flags wins (argparse accepts `--por` too)."""
+    for index, flag in enumerate(flags):
+        name, equals, value = flag.partition("=")
+        if name in ("--port", "--por", "--po"):
+            port = _integer(value if equals else (flags[index + 1] if index + 1 < len(flags) else ""))
+    return port
+
+
+def _flags(flags: list[str], t: Trace) -> None:
     for flag in flags:
-        if isinstance(flag, str) and FLAG_CODE.fullmatch(flag.split("=")[0]):
+        if FLAG_CODE.fullmatch(flag.split("=")[0]):
             t.say("R2", "launch.flag", f"{flag.split('=')[0]} runs code of the model or reaches other hosts")
 
 
 def _stop(call: Call, t: Trace) -> None:
-    server = call.args.get("server", call.args)
+    server = call.args.get("server") or call.args
     if call.rollback and call.declared and is_ours(t, server):
         t.say("R1", "stop.own", "stops the server that this run started")
     elif is_ours(t, server):
@@ -155,27 +167,43 @@ def _reboot(_call: Call, t: Trace) -> None:
     t.say("R3", "reboot", "reboots the host: everything on it stops")
 
 
+SOURCES = (
+    "python",
+    "source",
+    "from",
+    "lock",
+    "requirements",
+    "copy_from",
+    "base_python",
+    "repo",
+    "model",
+    "endpoint",
+    "revision",
+)
+DESTINATIONS = (
+    "path",
+    "dest",
+    "dir",
+    "directory",
+    "local_dir",
+    "venv",
+    "target",
+    "prefix",
+    "into",
+    "model_dir",
+    "env_dir",
+)
+
+
 def _create(call: Call, t: Trace) -> None:
     """install_env and download_model: new folders under an allowed root."""
     found = False
-    for key in (
-        "path",
-        "dest",
-        "dir",
-        "directory",
-        "local_dir",
-        "venv",
-        "target",
-        "prefix",
-        "into",
-        "model_dir",
-        "log",
-        "cache_dir",
-    ):
-        value = call.args.get(key)
-        if isinstance(value, str) and value:
+    for key, value in call.args.items():
+        if isinstance(value, str) and key not in SOURCES and (value.startswith(("/", "~", ".")) or key in DESTINATIONS):
             paths.write(t, value)
             found = True
+        elif isinstance(value, str) and key in SOURCES and value.startswith("/"):
+            paths.read(t, value)
     _interpreter({"env": call.args.get("env")}, t)
     if not found:
         t.say("R2", "create.no-path", "where it writes is not said")

@@ -9,7 +9,7 @@ import shlex
 from opsagent.gate.argv import Checker
 from opsagent.gate.commands.simple import apply, parse, unknown
 from opsagent.gate.commands.tables import rules
-from opsagent.gate.guards import paths
+from opsagent.gate.guards import paths, places
 from opsagent.gate.trace import Trace
 
 
@@ -37,6 +37,8 @@ def tar(argv: tuple[str, ...], t: Trace) -> None:
         if not parsed.has("-O", "--to-stdout"):
             paths.write(t, folder, what="unpacks into")
             t.say("R1", "tar.extract", "tar unpacks whatever the archive holds")
+            if paths.normal(folder) in places.TOP and paths.normal(folder) not in ("/tmp", "/models"):
+                t.say("R3", "tar.top", f"the archive decides what is replaced below {folder}")
         if parsed.has("-P"):
             t.say("R3", "tar.absolute", "the archive decides where files go")
     elif parsed.has("-t", "-d", "--list", "--diff", "--compare"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from opsagent.gate.argv import Checker, operators
-from opsagent.gate.commands.simple import apply, unknown
+from opsagent.gate.commands.simple import apply, line, unknown
 from opsagent.gate.commands.tables import rules
 from opsagent.gate.guards import paths
 from opsagent.gate.trace import Trace
@@ -59,7 +59,7 @@ def program(code: str, t: Trace) -> None:
         elif text in (";", "}", "\n"):
             printing = False
         elif text in ("|", "|&"):
-            t.say("R3", "awk.command", "awk pipes to or from a command")
+            _pipe(found[index - 1], after, t)
         elif text in (">", ">>") and printing and depth <= 0:
             _redirect(after, t)
         elif kind == "at":
@@ -83,6 +83,15 @@ def _name(text: str, ahead: list[tuple[str, str]], t: Trace) -> None:
         t.say("R2", "environment.print", "awk reads the environment")
     elif text == "PROCINFO":
         t.say("R0", "read", "awk reads its own state")
+
+
+def _pipe(before: tuple[str, str], after: tuple[str, str], t: Trace) -> None:
+    """`print | "sort -n"` and `"date" | getline`: a literal command without shell syntax is judged like any other."""
+    literal = after if after[0] == "string" else before if after[1] == "getline" else ("", "")
+    if literal[0] == "string" and re.fullmatch(r"[\w ./,:=-]+", literal[1][1:-1]):
+        line(literal[1][1:-1], t, "awk")
+    else:
+        t.say("R3", "awk.command", "awk pipes to or from a command")
 
 
 def _redirect(after: tuple[str, str], t: Trace) -> None:

@@ -31,6 +31,14 @@ def _into(t: Trace, sources: list[str], target: str) -> None:
             paths.write(t, posixpath.join(target, name))
 
 
+EMPTY = ("/dev/null", "/dev/zero", "/dev/full", "/dev/urandom", "/dev/random")
+
+
+def _empties(t: Trace, sources: list[str]) -> None:
+    if any(paths.normal(each) in EMPTY for each in sources):
+        t.say("R3", "file.emptied", "what was in the file would be gone")
+
+
 def cp(argv: tuple[str, ...], t: Trace) -> None:
     parsed = parse(argv, rules("cp"), t)
     sources, target = _destination(parsed)
@@ -38,6 +46,7 @@ def cp(argv: tuple[str, ...], t: Trace) -> None:
     for each in sources:
         paths.read(t, each, recursive=deep)
     _into(t, sources, target)
+    _empties(t, sources)
     if not sources:
         t.say("R3", "cp.incomplete", "cp without a source")
 
@@ -68,7 +77,7 @@ def rmdir(argv: tuple[str, ...], t: Trace) -> None:
     parsed = parse(argv, rules("rmdir"), t)
     for each in parsed.operands:
         paths.write(t, each, what="removes the empty folder")
-    t.say("R1", "rmdir", "removes empty folders")
+    t.say("R2", "rmdir", "removes empty folders")
 
 
 def unlink(argv: tuple[str, ...], t: Trace) -> None:
@@ -151,6 +160,7 @@ def install(argv: tuple[str, ...], t: Trace) -> None:
     for each in sources:
         paths.read(t, each)
     _into(t, sources, target)
+    _empties(t, sources)
     t.say("R1", "install", "copies files")
 
 
@@ -158,6 +168,8 @@ def resize(argv: tuple[str, ...], t: Trace) -> None:
     """truncate and fallocate: what was in the file may be gone."""
     parsed = parse(argv, rules(argv[0]), t)
     t.say("R2", f"{argv[0]}.cut", f"{argv[0]} changes the size of files: their contents may be gone")
+    if argv[0] == "truncate" and not any(value.startswith(("+", ">", "%")) for value in parsed.values("-s", "--size")):
+        t.say("R3", "file.emptied", "what was in the file would be gone")
     for each in parsed.operands:
         paths.write(t, each, what="cuts or grows")
         if not any(under(place, root) for place in paths.resolved(t, each) for root in t.policy.roots):

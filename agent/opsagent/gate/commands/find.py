@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from opsagent.gate.argv import Checker, check
 from opsagent.gate.guards import paths
 from opsagent.gate.guards.paths import UNKNOWN
@@ -114,11 +116,20 @@ def find(argv: tuple[str, ...], t: Trace) -> None:
     starts = starts or ["."]
     for each in starts:
         paths.metadata(t, each)
+    name = wanted_name(words)
     while words:
-        words = _step(words, starts, t)
+        words = _step(words, starts, name, t)
 
 
-def _step(words: list[str], starts: list[str], t: Trace) -> list[str]:
+def wanted_name(words: Sequence[str]) -> str:
+    """`/NAME` when the expression looks for one name or path, else ''."""
+    for flag, value in zip(words, (*words[1:], ""), strict=True):
+        if flag in ("-name", "-iname", "-path", "-wholename", "-ipath"):
+            return "/" + value.rsplit("/", 1)[-1]
+    return ""
+
+
+def _step(words: list[str], starts: list[str], name: str, t: Trace) -> list[str]:
     word, rest = words[0], words[1:]
     if word in TESTS0:
         return rest
@@ -127,7 +138,7 @@ def _step(words: list[str], starts: list[str], t: Trace) -> list[str]:
             t.say("R2", "path.unknown", "find takes its start folders from a file")
         return rest[1:]
     if word in ("-exec", "-execdir", "-ok", "-okdir"):
-        return _run(word, rest, starts, t)
+        return _run(word, rest, starts, name, t)
     if word == "-delete":
         for each in starts:
             paths.remove(t, each.rstrip("/") + "/" + UNKNOWN, recursive=True)
@@ -142,14 +153,14 @@ def _step(words: list[str], starts: list[str], t: Trace) -> list[str]:
     return rest
 
 
-def _run(word: str, rest: list[str], starts: list[str], t: Trace) -> list[str]:
+def _run(word: str, rest: list[str], starts: list[str], name: str, t: Trace) -> list[str]:
     """`-exec CMD … ;` or `{} +`: judged once for each start folder, with the found names unknown below it."""
     end = next((i for i, each in enumerate(rest) if each == ";" or (each == "+" and i and rest[i - 1] == "{}")), None)
     if end is None:
         t.say("R3", "find.unknown", f"find {word} without its end")
         end = len(rest)
     for start in starts:
-        place = start.rstrip("/") + "/" + UNKNOWN
+        place = start.rstrip("/") + "/" + UNKNOWN + name
         check([part.replace("{}", place) for part in rest[:end]], t)
     if word in ("-execdir", "-okdir"):
         t.say("R1", "find.execdir", "find runs it in the folders that it finds")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from typing import cast
 
 from opsagent.gate.argv import Checker, operators
-from opsagent.gate.commands.simple import apply, unknown
+from opsagent.gate.commands.simple import apply, parse, unknown
 from opsagent.gate.commands.tables import entries, rules
 from opsagent.gate.grammar import grammar
 from opsagent.gate.guards import paths
 from opsagent.gate.trace import Trace
+from opsagent_tools.tool import Tier
 
 GIT_WRITES = re.compile(r"(--output(=.*)?|-o|--ext-diff|--open-files-in-pager.*|-O.*|--upload-pack(=.*)?"
 r"|--exec(=.*)?|-u|--textconv|--filters|"
@@ -39,6 +41,10 @@ def git(argv: tuple[str, ...], t: Trace) -> None:
     rest = words[2:] if "/" in verb else words[1:]
     operators(rest, t)
     t.say(tier, f"git.{verb or 'bare'}" if tier != "R0" else "read", f"git {verb.replace('/', ' ')}")
+    for each in rest:
+        place = each.partition("=")[2] or each
+        if place.startswith(("/", "~", "../")) and not place.startswith("//"):
+            paths.read(t, place)
     if tier != "R0":
         if verb in ("fetch", "pull", "clone", "checkout", "add", "commit", "init"):
             t.say("R3", "git.change", "git changes a working tree and may run hooks")
@@ -153,8 +159,39 @@ def printenv(argv: tuple[str, ...], t: Trace) -> None:
     operators(names, t)
 
 
+QUESTIONS: dict[str, tuple[str, ...]] = {
+    "ipmitool": ("sensor", "sdr", "sel", "fru", "mc"), "cpupower": ("frequency-info", "idle-info", "info", "monitor"),
+    "chronyc": ("tracking", "sources", "sourcestats", "activity"), "ntpq": ("-p", "-pn", "-c"),
+    "nvidia-container-cli": ("info", "list"),
+    "nvidia-ctk": ("--version", "cdi"), "rdma": ("link", "dev", "res", "stat"), "exportfs": ("-v", "-s"),
+    "nginx": ("-t", "-v", "-V"),
+    "apachectl": ("-t", "-S", "-v", "configtest", "status"), "haproxy": ("-v", "-vv"), "caddy": ("version", "validate"),
+    "patchelf": ("--print-rpath", "--print-needed", "--print-interpreter", "--version"), "auditctl": ("-l", "-s"),
+    "pkg-config": ("--modversion", "--libs", "--cflags", "--list-all", "--exists", "--version"),
+}  # fmt: skip
+"""Programs of which only these first words are questions."""
+CHANGES = re.compile(r"(set|clear|add|del|delete|reset|write|raw|power|on|off|cycle|generate|bind|unbind|.*=[0-9]+)")
+
+
+def question(argv: tuple[str, ...], t: Trace) -> None:
+    asks = argv[1:2] != () and argv[1] in QUESTIONS[argv[0]] and not any(CHANGES.fullmatch(word) for word in argv[2:])
+    operators(argv[1:], t)
+    severe = "X" if argv[0] == "auditctl" else "R3"
+    t.say(
+        "R0" if asks else cast(Tier, severe),
+        f"{argv[0]}.change" if not asks else "read",
+        f"{argv[0]} {' '.join(argv[1:2])}",
+    )
+
+
+def man(argv: tuple[str, ...], t: Trace) -> None:
+    parse(argv, rules("man"), t, doubt="R3")
+    t.say("R0", "read", "man prints a page")
+
+
 COMMANDS: dict[str, Checker] = {
-    "git": git, "openssl": openssl, **dict.fromkeys(("ssh-keygen", "ssh-add", "ssh-agent", "gpg", "gpg2", "keytool",
+    "man": man, **dict.fromkeys(QUESTIONS, question), "git": git, "openssl": openssl, **dict.fromkeys(("ssh-keygen",
+    "ssh-add", "ssh-agent", "gpg", "gpg2", "keytool",
     "certbot", "certutil"), keys),
     **dict.fromkeys(("update-ca-certificates", "update-locale", "locale-gen", "update-passwd"), maintenance),
     "ldd": ldd, "printenv": printenv,

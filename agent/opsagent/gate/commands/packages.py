@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from opsagent.gate.argv import Checker, check
+from opsagent.gate.commands.services import GUARDS
 from opsagent.gate.commands.simple import parse
 from opsagent.gate.commands.tables import entries, rules, verb_of
 from opsagent.gate.guards import paths
@@ -35,6 +36,8 @@ def apt(argv: tuple[str, ...], t: Trace) -> None:
         t.say("R0", "read", "apt only simulates")
         return
     name = verb if verb in entry.verbs else "unknown-verb"
+    if verb in ("remove", "purge") and any(GUARDS.fullmatch(each) for each in parsed.operands[1:]):
+        t.say("X", "package.guard", "removes what watches over the host")
     t.say(tier, f"apt.{name}" if tier != "R0" else "read", f"{argv[0]} {verb}".strip())
     if verb == "install":
         _install(parsed.operands[1:], t)
@@ -177,12 +180,11 @@ def node(argv: tuple[str, ...], t: Trace) -> None:
     if argv[1:] in (("-v",), ("-V",), ("--version",), ("-version",)):
         t.say("R0", "help", f"{argv[0]} tells its version")
         return
-    from opsagent.gate.commands.shells import FETCH_AND_RUN, fetched
+    from opsagent.gate.commands.shells import fetched, opaque
 
     if fetched(t):
         t.say("X", "fetch-and-execute", f"{argv[0]} runs what the stage before it fetches")
-    if FETCH_AND_RUN.search(" ".join(argv)):
-        t.say("X", "fetch-and-execute", "runs what it fetches")
+    opaque(" ".join(argv[1:]), t)
     t.say("R3", "script.opaque", f"{argv[0]} runs code that we do not follow")
 
 

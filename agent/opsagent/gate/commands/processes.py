@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from opsagent.gate.argv import Checker, operators
-from opsagent.gate.commands.simple import parse
+from opsagent.gate.commands.services import GUARDS
+from opsagent.gate.commands.simple import apply, parse
 from opsagent.gate.commands.tables import rules
 from opsagent.gate.guards.servers import process_ours, process_words
 from opsagent.gate.trace import Trace
@@ -65,6 +66,8 @@ def by_name(argv: tuple[str, ...], t: Trace) -> None:
     if argv[1:] in (("-l",), ("--list",)):
         t.say("R0", "read", "lists signals")
         return
+    if any(GUARDS.fullmatch(word) for word in argv[1:]):
+        t.say("X", "process.guard", f"{argv[0]} ends what watches over the host")
     t.say("R3", f"{argv[0]}.by-name", f"{argv[0]} ends every process that matches, whosesoever it is")
 
 
@@ -122,8 +125,6 @@ def ss(argv: tuple[str, ...], t: Trace) -> None:
     parsed = rules("ss").parse(argv[1:])
     for each in parsed.unknown:
         t.say("R2", "ss.unknown-option", f"ss {each} is not an option that we know")
-    from opsagent.gate.commands.simple import apply
-
     apply(parsed.given, "ss", t)
     t.say("R0", "read", "ss lists sockets")
     for word in parsed.operands:

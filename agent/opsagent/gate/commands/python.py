@@ -6,7 +6,7 @@ import ast
 from importlib.resources import files
 
 from opsagent.gate.argv import Checker, check
-from opsagent.gate.commands.shells import fetched
+from opsagent.gate.commands.shells import fetched, opaque, text
 from opsagent.gate.guards import paths
 from opsagent.gate.trace import Trace
 
@@ -55,10 +55,7 @@ def one_liner(code: str, t: Trace) -> None:
             _node(node, aliases, t)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         t.say("R3", "python.opaque", f"runs Python code that we do not follow ({error})")
-        if fetched(t) and any(
-            word in code for word in ("exec", "eval", "compile", "system", "subprocess", "popen", "__import__")
-        ):
-            t.say("X", "fetch-and-execute", "runs what the stage before it fetches")
+        opaque(code, t)
         return
     t.say("R0", "python.read", "prints what installed modules say of themselves")
 
@@ -187,9 +184,9 @@ def _script(word: str, t: Trace) -> None:
         else:
             t.say("R3", "script.stdin", "python runs what it reads")
         return
+    if "<(" in word or "$(" in word:
+        text(f"python {word}", t)
     paths.read(t, word)
-    if fetched(t):
-        t.effect("the stage before it brings something from elsewhere")
     t.fact(f"sha:{paths.normal(word)}", f"the content of {word} is not known")
     t.say("R3", "script.opaque", f"runs the script {word}, which we did not read")
 

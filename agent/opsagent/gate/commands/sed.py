@@ -167,6 +167,8 @@ def sed(argv: tuple[str, ...], t: Trace) -> None:
         paths.read(t, each)
         if parsed.has("-i", "--in-place"):
             paths.write(t, each, what="changes in place")
+            if not any(paths.owned(t, place) for place in paths.resolved(t, each)):
+                t.say("R2", "sed.in-place", f"changes {each}, which this run did not make")
     for suffix in parsed.values("-i", "--in-place"):
         if "/" in suffix:
             t.say("R3", "sed.backup", "the backups go to another folder")

@@ -166,6 +166,15 @@ def kernel(argv: tuple[str, ...], t: Trace) -> None:
     operators(argv[1:], t)
 
 
+def boot_service(argv: tuple[str, ...], t: Trace) -> None:
+    """update-rc.d, chkconfig …: which services start at boot."""
+    operators(argv[1:], t)
+    if any(GUARDS.fullmatch(word) for word in argv[1:]) and set(argv) & {"disable", "remove", "off", "del", "--del"}:
+        t.say("X", "unit.guard", f"{argv[0]} switches off what watches over the host")
+    lists = argv[1:] in (("--list",), ("show",), ())
+    t.say("R0" if lists else "R3", f"{argv[0]}.change", f"{argv[0]} changes what starts at boot")
+
+
 def always(tier: Tier, why: str) -> Checker:
     def run(argv: tuple[str, ...], t: Trace) -> None:
         operators(argv[1:], t)
@@ -175,6 +184,7 @@ def always(tier: Tier, why: str) -> Checker:
 
 
 COMMANDS: dict[str, Checker] = {
+    **dict.fromkeys(("update-rc.d", "chkconfig", "rc-update", "insserv"), boot_service),
     "systemctl": systemctl, "service": service, "rc-service": service, "date": date, "hostname": hostname, "hdparm": hdparm,
     **dict.fromkeys(("journalctl", "dmesg", "mokutil", "efibootmgr", "smartctl", "ethtool"), flagged),
     **dict.fromkeys(("crontab", "at", "batch", "atrm", "atq", "anacron"), crontab), "sysctl": sysctl, "ldconfig": ldconfig,

@@ -84,6 +84,11 @@ FETCH_AND_RUN = re.compile(
     r"|(\beval\b|\bsource\b|(^|[\s;&|])\.\s|\b(ba|da|z|k)?sh\b|\bpython[0-9.]*\b|\bperl\b).*?(\$\(|`|<\(|<<<)[^)`]*\b(curl|wget2?|fetch|aria2c|nc|ncat)\b",
     re.DOTALL,
 )
+RUN_OUTPUT = re.compile(r"(^|[;&|\n({]\s*)\"?(\$\(|`)\s*(sudo\s+)?(curl|wget2?|fetch|aria2c|nc|ncat)\b")
+FETCHES = re.compile(
+    r"https?://|urlopen|urlretrieve|requests\.|httpx|http\.client|LWP|Net::HTTP|open-uri|file_get_contents\(.http|socket|\b(curl|wget)\b"
+)
+RUNS = re.compile(r"\b(exec|eval|system|popen|subprocess|spawn|execSync|compile|qx|__import__|runpy|instance_eval)\b|`")
 SUBSTITUTION = re.compile(r"\$\(([^()]*)\)|`([^`]*)`|[<>]\(([^()]*)\)")
 KEYWORDS = frozenset(
     [
@@ -119,10 +124,20 @@ def fetched(t: Trace) -> bool:
     return any(word.rsplit("/", 1)[-1] in FETCHERS for stage in t.upstream for word in stage[:6])
 
 
+def opaque(code: str, t: Trace) -> None:
+    """Code of any language that we do not follow: R3, and refused when it fetches what it runs or names secrets."""
+    paths.mentions(t, code)
+    if FETCH_AND_RUN.search(code) or (FETCHES.search(code) and RUNS.search(code)):
+        t.say("X", "fetch-and-execute", "runs what it fetches")
+    if fetched(t) and RUNS.search(code):
+        t.say("X", "fetch-and-execute", "runs what the stage before it fetches")
+
+
 def text(code: str, t: Trace) -> None:
     """Shell text: opaque, hence R3; what in it is refused in any form is refused here too."""
     t.say("R3", "shell.free", "runs shell text")
-    if FETCH_AND_RUN.search(code):
+    paths.mentions(t, code)
+    if FETCH_AND_RUN.search(code) or RUN_OUTPUT.search(code):
         t.say("X", "fetch-and-execute", "runs what it fetches")
     for found in SUBSTITUTION.finditer(code):
         _commands(next(group for group in found.groups() if group is not None), t)
@@ -193,7 +208,7 @@ def shell(argv: tuple[str, ...], t: Trace) -> None:
         text(codes[0], t)
     elif script and script not in ("-", "/dev/stdin"):
         if paths.SHELLISH.search(script) or "<(" in script:
-            text(script, t)
+            text(f"bash {script}", t)
         paths.read(t, script)
         t.fact(f"sha:{paths.normal(script)}", f"the content of {script} is not known")
         t.say("R3", "script.opaque", f"runs the script {script}, which we did not read")
@@ -211,6 +226,7 @@ def evaluate(argv: tuple[str, ...], t: Trace) -> None:
 def source(argv: tuple[str, ...], t: Trace) -> None:
     for each in argv[1:2]:
         paths.read(t, each)
+        text(f"source {each}", t)
     t.say("R3", "script.opaque", "runs a script in the remote shell")
 
 

@@ -86,6 +86,7 @@ def fixed(tier: Tier, rule: str, why: str) -> Checker:
 
     def run(argv: tuple[str, ...], t: Trace) -> None:
         operators(argv[1:], t)
+        paths.mentions(t, " ".join(argv[1:]))
         t.say(tier, f"{argv[0]}.{rule}", f"{argv[0]} {why}")
 
     return run

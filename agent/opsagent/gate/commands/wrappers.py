@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from opsagent.gate.argv import Checker, check, known
+from opsagent.gate.commands.find import wanted_name
 from opsagent.gate.commands.simple import apply, unknown
 from opsagent.gate.commands.tables import entries, rules
 from opsagent.gate.grammar import Parsed
@@ -14,6 +15,10 @@ from opsagent.gate.guards.paths import UNKNOWN
 from opsagent.gate.trace import Trace
 
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+PICKED = re.compile(
+    r"\^?\(?(\^?(CUDA|NCCL|NVIDIA|TORCH|LD_|PATH|HOME|LANG|LC_|VIRTUAL_ENV|HF_HOME|HF_HUB)[A-Z_=]*\|?)+\)?",
+    re.IGNORECASE,
+)
 LEADING = {"timeout": 1, "chrt": 1, "taskset": 1, "flock": 1}
 """Operands before the command: a duration, a priority, a mask, a lock file."""
 
@@ -50,7 +55,20 @@ def env(argv: tuple[str, ...], t: Trace) -> None:
         variables.assign(t, found[1], found[2])
         rest.pop(0)
     if not rest:
-        t.say("R2", "environment.print", "prints the whole environment, secrets included")
+        picks = (
+            bool(t.downstream)
+            and t.downstream[0][0] == "grep"
+            and any(PICKED.fullmatch(w) for w in t.downstream[0][1:])
+        )
+        inverted = bool(t.downstream) and any(
+            re.fullmatch(r"-[a-zA-Z]*v[a-zA-Z]*|--invert-match", w) for w in t.downstream[0][1:]
+        )
+        secrets = "prints the whole environment, secrets included"
+        t.say(
+            "R0" if picks and not inverted else "R2",
+            "environment.print",
+            secrets if not picks else "picks harmless variables",
+        )
         return
     check(rest, t)
 
@@ -146,7 +164,7 @@ def hints(t: Trace) -> list[str] | None:
         for word in before[1:]:
             if word.startswith(("-", "(", "!")):
                 break
-            starts.append(word.rstrip("/") + "/" + UNKNOWN)
+            starts.append(word.rstrip("/") + "/" + UNKNOWN + wanted_name(before))
         return starts or None
     return None
 

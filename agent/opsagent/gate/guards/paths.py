@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import posixpath
 import re
 
@@ -70,9 +71,12 @@ def read(t: Trace, path: str, *, recursive: bool = False) -> None:
         t.say("R2", "path.unknown", "reads files whose names are known only when it runs")
         return
     if UNKNOWN in path:  # something below a folder that we do know
+        named = path.rsplit("/", 1)[-1].replace(UNKNOWN, "").strip("*?")
+        if (named and secret(f"/x/{named}")) or path.startswith("/proc/"):
+            t.say("X", "secret.read", f"would read {named or 'environments and memory'} wherever it is found")
         path, recursive = posixpath.dirname(path.split(UNKNOWN)[0] + "x"), True
     for each in resolved(t, path):
-        if places.SECRET.fullmatch(each) and not places.NOT_SECRET.fullmatch(each):
+        if secret(each):
             t.say("X", "secret.read", f"{each} holds secrets")
         elif INDIRECT.fullmatch(each) and "$" not in each:
             t.say("R3", "path.indirect", f"{each} leads to a file that is known only when it runs")
@@ -85,6 +89,25 @@ def read(t: Trace, path: str, *, recursive: bool = False) -> None:
         elif "$" in each:
             t.say("R2", "path.variable", f"{path!r} contains a variable")
     t.say("R0", "read", "reads files")
+
+
+def secret(place: str) -> bool:
+    """Whether a normalised path (or a pattern that somebody hopes to be expanded) is a place of secrets."""
+    place = place.strip()
+    if any(c in place for c in "*?[") and any(fnmatch.fnmatch(each, place) for each in places.SAMPLES):
+        return True
+    return bool(places.SECRET.fullmatch(place)) and not places.NOT_SECRET.fullmatch(place)
+
+
+MENTION = re.compile(r"(?:~|\$HOME|\$\{HOME\})?/[\w./@*?-]+|\.ssh/[\w./-]+")
+
+
+def mentions(t: Trace, text: str) -> None:
+    """Code that we do not follow: what it names in plain words is refused where a plain command would be."""
+    for found in MENTION.findall(text):
+        place = normal(found)
+        if secret(place) or (places.NEVER_WRITTEN.fullmatch(place) and not place.startswith("/dev/")):
+            t.say("X", "secret.mention", f"opaque code names {place}")
 
 
 def metadata(t: Trace, path: str) -> None:
@@ -120,9 +143,11 @@ def _write_one(t: Trace, path: str, each: str, what: str) -> None:
     pattern = each.startswith("/dev/") and not each.startswith("/dev/shm/") and any(c in each for c in "*?[$")
     if places.BLOCK_DEVICE.fullmatch(each) or _kind(t, path) == "block" or pattern:
         t.say("X", "device.write", f"{what} the raw device {each}")
-    elif places.NEVER_WRITTEN.fullmatch(each):
+    elif places.NEVER_WRITTEN.fullmatch(each) or (
+        any(c in each for c in "*?[") and any(fnmatch.fnmatch(one, each) for one in places.SAMPLES)
+    ):
         t.say("X", "path.never", f"{what} {each}: nobody may")
-    elif places.SECRET.fullmatch(each) and not places.NOT_SECRET.fullmatch(each):
+    elif secret(each):
         t.say("R3", "secret.write", f"{what} {each}, a place of secrets")
     elif places.GUARDED.fullmatch(each) and not each.startswith("/dev/shm/"):
         t.say("R3", "path.guarded", f"{what} {each} (boot, driver, container, service or system configuration)")
@@ -167,8 +192,8 @@ def remove(t: Trace, path: str, *, recursive: bool = False) -> None:
             t.say("R1", "remove.owned", f"{what} {each}, which this run made")
         elif recursive:
             t.say("R3", "remove.recursive", f"{what} {each}, which this run did not make")
-        elif any(under(each, root) for root in t.policy.roots) and not places.GUARDED.fullmatch(each):
-            t.say("R2", "remove.file", f"{what} {each}, which this run did not make")
+        elif any(under(each, root) for root in t.policy.roots) and places.LEFTOVER.fullmatch(each):
+            t.say("R2", "remove.leftover", f"{what} {each}, which this run did not make")
         else:
-            t.say("R3", "remove.outside-roots", f"{what} {each}, which is not under an allowed root")
+            t.say("R3", "remove.file", f"{what} {each}, which this run did not make: it cannot be taken back")
         t.effect(f"{what} {each}")

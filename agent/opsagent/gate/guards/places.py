@@ -20,7 +20,8 @@ SECRET = _any(
     rf".*/\.config/(gcloud|gh|hub|rclone|op){T}", r".*/\.docker/config\.json", r".*/\.(netrc|pgpass|my\.cnf|pypirc|npmrc)",
     r".*/\.git-credentials", r".*/\.(ba|z|k|da)?sh_history", r".*/\.python_history", r".*/\.vault-token",
     r".*/(\.cache/)?huggingface/(stored_)?tokens?", r".*/\.huggingface/token", r".*/\.env(\.[^/]*)?", r".*\.env",
-    r"/etc/(g?shadow|g?shadow-|security/opasswd)", rf"/etc/sudoers(\.d{T}|\..*|-|)", rf"/etc/ssl/private{T}",
+    r"/etc/(g?shadow[^/]*|security/opasswd)", r"/var/backups/(g?shadow|passwd).*", rf"/etc/sudoers(\.d{T}|\..*|-|)",
+    rf"/etc/ssl/private{T}",
     r"/etc/ssh/ssh_host_[^/]*_key", rf"/etc/pve/priv{T}", r"/etc/pve/.*\.key", r"/etc/pve/(.*/)?pve-www\.key",
     rf"/etc/(wireguard|openvpn|ipsec\.d/private|letsencrypt/(live|archive|keys|accounts)){T}", r"/etc/ipsec\.secrets",
     r"/etc/kubernetes/[^/]*\.conf", rf"/etc/kubernetes/pki{T}", rf"/var/lib/kubelet/pki{T}", rf"(/var)?/run/secrets{T}",
@@ -28,7 +29,7 @@ SECRET = _any(
     rf"/etc/(libvirt/secrets|corosync/authkey){T}", r"/var/lib/systemd/(random-seed|credential\.secret)",
     rf"/var/lib/(sss/secrets|krb5kdc){T}", r"/etc/rancher/.*\.yaml", r"/etc/cni/.*\.kubeconfig",
     r".*/(id_(rsa|dsa|ecdsa|ed25519|ecdsa_sk|ed25519_sk)|identity)", r".*/authorized_keys2?",
-    r".*\.(key|pfx|p12|keytab|kdbx|jks|ppk|asc\.key)", r".*(privkey|private[-_]?key|[-_.]key)[^/]*\.pem",
+    r".*\.(key|pfx|p12|keytab|kdbx|jks|ppk|asc\.key)", r".*/[^/]*key[^/]*\.pem", r"/(root|home)/.*\.pem",
     r".*/(credentials?|secrets?|passwords?|api[-_]?keys?|tokens?)(\.(json|ya?ml|toml|txt|ini|conf|env|csv))?",
     r"/proc/([0-9]+|self|thread-self|\*|[^/]*[?*$\x00][^/]*)(/task/[^/]*)?/(environ|mem|auxv)",
     r"/proc/kcore|/dev/(k?mem|port|oldmem)|/proc/kallsyms", r"/sys/kernel/security/.*",
@@ -53,7 +54,8 @@ NEVER_WRITTEN = _any(
     rf"/var/log/(audit{T}|wtmp|btmp|lastlog|auth\.log.*|secure.*)", rf"/etc/opsagent{T}", rf"/etc/pve/priv{T}",
     r".*/opsagent\.toml", rf".*/\.config/opsagent{T}", rf".*/opsagent/runs{T}", rf"/etc/polkit-1{T}",
     r"/proc/sysrq-trigger", r"/proc/([0-9]+|self|thread-self)/(mem|attr/.*)", r"/proc/sys/kernel/(core_pattern|modprobe)",
-    r"/dev/(k?mem|port)", rf"/sys/kernel/(security|debug){T}", rf"/sys/firmware/efi{T}", r"/sys/module/.*/parameters/nx.*",
+    r"/dev/(k?mem|port)", rf"/sys/fs/selinux{T}", r"/sys/(bus/pci/devices|devices/pci[^/]*)/.*/?reset",
+    rf"/sys/kernel/(security|debug){T}", rf"/sys/firmware/efi{T}", r"/sys/module/.*/parameters/nx.*",
     rf".*/\.gnupg{T}", rf"/etc/ssl/private{T}", r"/etc/ssh/ssh_host_.*", rf"/dev/(disk|mapper|zvol|md|block|bsg){T}",
 )  # fmt: skip
 """Nothing may write here: whoever can, owns the host for good, blinds its audit, or breaks its disks."""
@@ -86,3 +88,16 @@ TOP = ("/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/media"
        "/sbin", "/srv", "/sys", "/tmp", "/usr", "/var", "/var/lib", "/var/log", "/usr/bin", "/usr/lib", "/etc/pve",
        "/models")  # fmt: skip
 """Removing one of these whole is refused outright."""
+
+LEFTOVER = _any(
+    r".*\.(incomplete|partial|tmp|part|lock|pid)", rf"/(var/)?tmp/opsagent[^/]*{T}", rf"/var/lib/opsagent{T}"
+)
+"""Single files that are made to be removed."""
+
+SAMPLES = (
+    "/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/root/.ssh/id_rsa", "/root/.ssh/id_ed25519",
+    "/root/.ssh/authorized_keys",
+    "/proc/1/environ", "/root/.netrc", "/root/.aws/credentials", "/root/.cache/huggingface/token", "/home/user/.ssh/id_rsa",
+    "/etc/ssh/ssh_host_rsa_key", "/etc/ssl/private/server.key", "/root/.bash_history", "/etc/pve/priv/authkey.key",
+)  # fmt: skip
+"""Secrets that a pattern is tried against."""

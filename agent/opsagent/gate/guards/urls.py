@@ -13,6 +13,11 @@ HUBS = re.compile(
     r"(.*\.)?(huggingface\.co|hf\.co|pypi\.org|pythonhosted\.org|github\.com|githubusercontent\.com|nvidia\.com|debian\.org|ubuntu\.com|"
     r"proxmox\.com|modelscope\.cn|pytorch\.org|astral\.sh|sglang\.io)"
 )
+PROBED = re.compile(
+    r"/?|/(health|health_generate|ready|v1/models|metrics|server_info|get_server_info|model_info|get_model_info)"
+)
+SHORT = re.compile(r"([a-z0-9-]{1,16}\.){1,3}[a-z0-9-]{2,16}")
+"""A name that can hardly carry anything out."""
 INFERENCE = re.compile(
     r"/(v1/(chat/completions|completions|embeddings|rerank|score|responses|models|tokenize|detokenize)|generate|encode|classify|tokenize|detokenize)/?"
 )
@@ -55,7 +60,8 @@ def fetch(t: Trace, url: str, *, method: str = "GET", body: bool = False) -> Non
         t.say("R2", "url.pattern", f"{host} is a pattern")
     at_home = local(host)
     if method in ("GET", "HEAD", "OPTIONS") and not body:
-        if at_home or HUBS.fullmatch(host):
+        probe = PROBED.fullmatch(parts.path) and not parts.query and not parts.username and SHORT.fullmatch(host)
+        if at_home or HUBS.fullmatch(host) or (probe and parts.port):
             t.say("R0", "url.get", f"asks {host or 'this machine'}")
         else:
             t.say("R2", "url.foreign", f"asks {host}, a host that we do not know: a request can carry things out")
