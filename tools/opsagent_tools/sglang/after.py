@@ -21,8 +21,10 @@ from opsagent_tools.sglang.settings import Settings
 
 CUBLAS = 0.09
 """GiB between "Memory pool end" and graph capture on one GPU: cuBLAS and small workspaces."""
-FUSION = 3.63
-"""GiB of FlashInfer's all-reduce fusion workspace (2x H200)."""
+FUSION = 3.54
+"""GiB of FlashInfer's all-reduce fusion workspaces (2x H200, a few large granules); SGLang goes without when they
+do not fit.
+"""
 FLASHINFER_WORKSPACE = {"flashinfer": 0.375}
 
 
@@ -55,7 +57,8 @@ def after_pools(
 ) -> After:
     """Free memory after each step that follows the pools."""
     workspace = CUBLAS + FLASHINFER_WORKSPACE.get(settings.attention_backend, 0.0)
-    workspace += FUSION if settings.allreduce_fusion else 0.0
+    if settings.allreduce_fusion and budget.pool_end / GIB - workspace >= FUSION:
+        workspace += FUSION
     graphs = decode_graphs_gib(spec, settings, budget.running) + calibration.graphs_gib if settings.graphs else 0.0
     piecewise = 0.022 * len(settings.piecewise_tokens) if settings.piecewise_tokens else 0.0
     start = budget.pool_end / GIB - workspace
