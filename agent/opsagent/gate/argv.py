@@ -154,6 +154,16 @@ BUILTINS = frozenset({"eval", "exec", "source", ".", "command", "builtin", "type
 """A remote shell runs these itself, quoted or not."""
 
 
+EMBEDDED = re.compile(r"[;`\n]|\$\(|&&|\|\|")
+
+
+def embedded(words: Sequence[str], t: Trace) -> None:
+    """Shell syntax inside operands that are names (of hosts, units, containers …)."""
+    found = [word for word in words if EMBEDDED.search(word)]
+    if found:
+        t.say("R3", "shell.syntax", f"{found[0]!r} holds shell syntax")
+
+
 def operators(words: Sequence[str], t: Trace) -> None:
     """Lone shell operators among operands: somebody thinks that a shell reads this."""
     found = [word for word in words if word in OPERATORS]

@@ -11,7 +11,6 @@ from opsagent.gate import argv as programs
 from opsagent.gate import typed
 from opsagent.gate.policy import Policy
 from opsagent.gate.trace import Facts, Trace, strictest
-from opsagent_tools.errors import OpsError
 
 __all__ = ["Facts", "classify", "missing"]
 
@@ -37,16 +36,7 @@ def _trace(call: Call, facts: Facts, policy: Policy) -> Trace:
             typed.check(call, t)
         _policy_rules(call, t)
         _declared(call, t)
-    except (
-        OpsError,
-        ValueError,
-        TypeError,
-        KeyError,
-        IndexError,
-        AttributeError,
-        RecursionError,
-        AssertionError,
-    ) as error:
+    except Exception as error:  # whatever it is: fail closed
         t.say("R3", "gate.cannot-judge", f"could not be judged ({type(error).__name__}: {error})")
     if not t.findings:
         t.say("R3", "gate.no-rule", "no rule speaks for this call")

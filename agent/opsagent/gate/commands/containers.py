@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from opsagent.gate.argv import Checker, check, operators
+from opsagent.gate.argv import Checker, check, embedded, operators
 from opsagent.gate.commands.simple import apply, parse, unknown
 from opsagent.gate.commands.tables import entries, verb_of
 from opsagent.gate.grammar import grammar
@@ -52,6 +52,7 @@ def pct(argv: tuple[str, ...], t: Trace) -> None:
         unknown(parsed, "pct", t)
     apply(parsed.given, "pct", t)
     operators(parsed.operands, t)
+    embedded(parsed.operands, t)
     t.say(tier, f"pct.{verb if verb in entry.verbs else 'unknown-verb'}" if tier != "R0" else "read", f"pct {verb}")
     target = parsed.operands[1] if len(parsed.operands) > 1 else ""
     if tier != "R0" and target not in t.policy.containers:

@@ -194,7 +194,9 @@ def chmod(argv: tuple[str, ...], t: Trace) -> None:
     """chmod, chown, chgrp, setfacl, chattr …: the first operand is the mode or owner."""
     parsed = parse(argv, rules(argv[0]), t)
     words = parsed.operands
-    head = 0 if parsed.has("--reference", "-b", "-k", "-m", "-x", "-M") else 1
+    if argv[0] == "chattr":
+        words = [word for word in words if not re.fullmatch(r"[+=-][a-zA-Z]+", word)]
+    head = 0 if argv[0] == "chattr" or parsed.has("--reference", "-b", "-k", "-m", "-x", "-M") else 1
     deep = parsed.has("-R", "--recursive", "-r")
     if argv[0] == "chmod":
         for mode in words[:1]:

@@ -149,6 +149,13 @@ def ldd(argv: tuple[str, ...], t: Trace) -> None:
             t.say("R3", "ldd.loader", f"ldd can run {each}")
 
 
+def getent(argv: tuple[str, ...], t: Trace) -> None:
+    operators(argv[1:], t)
+    if {"shadow", "gshadow"} & set(argv[1:]):
+        t.say("X", "secret.read", "prints password hashes")
+    t.say("R0", "read", "getent looks names up")
+
+
 def printenv(argv: tuple[str, ...], t: Trace) -> None:
     from opsagent.gate.guards.variables import SECRETS
 
@@ -194,6 +201,6 @@ COMMANDS: dict[str, Checker] = {
     "ssh-add", "ssh-agent", "gpg", "gpg2", "keytool",
     "certbot", "certutil"), keys),
     **dict.fromkeys(("update-ca-certificates", "update-locale", "locale-gen", "update-passwd"), maintenance),
-    "ldd": ldd, "printenv": printenv,
+    "ldd": ldd, "printenv": printenv, "getent": getent,
     "start-stop-daemon": start_stop,
 }  # fmt: skip

@@ -47,6 +47,10 @@ def systemctl(argv: tuple[str, ...], t: Trace) -> None:
 
 def _unit(verb: str, unit: str, t: Trace) -> None:
     ends = verb in ENDS
+    if re.fullmatch(r"(reboot|poweroff|halt|kexec|soft-reboot|shutdown|rescue|emergency|ctrl-alt-del|exit|suspend"
+    r"|hibernate|sleep|"
+                    r"hybrid-sleep|runlevel[016]|umount|final|systemd-(reboot|poweroff|halt|kexec)).*", unit):  # fmt: skip
+        t.say("R3", "unit.host", f"systemctl {verb} {unit} stops the whole host")
     if re.search(r"[*?\[]", unit):
         t.say("R3", "unit.pattern", f"systemctl {verb} {unit}: every unit that matches")
     elif GUARDS.fullmatch(unit) and ends:

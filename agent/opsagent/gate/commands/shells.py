@@ -119,6 +119,10 @@ KEYWORDS = frozenset(
 )
 
 
+LONGEST = 8000
+"""Characters of opaque code that are searched; it is R3 in any case."""
+
+
 def fetched(t: Trace) -> bool:
     """Whether a stage before this one brings something from elsewhere."""
     return any(word.rsplit("/", 1)[-1] in FETCHERS for stage in t.upstream for word in stage[:6])
@@ -126,6 +130,7 @@ def fetched(t: Trace) -> bool:
 
 def opaque(code: str, t: Trace) -> None:
     """Code of any language that we do not follow: R3, and refused when it fetches what it runs or names secrets."""
+    code = code[:LONGEST]
     paths.mentions(t, code)
     if FETCH_AND_RUN.search(code) or (FETCHES.search(code) and RUNS.search(code)):
         t.say("X", "fetch-and-execute", "runs what it fetches")
@@ -136,6 +141,7 @@ def opaque(code: str, t: Trace) -> None:
 def text(code: str, t: Trace) -> None:
     """Shell text: opaque, hence R3; what in it is refused in any form is refused here too."""
     t.say("R3", "shell.free", "runs shell text")
+    code = code[:LONGEST]
     paths.mentions(t, code)
     if FETCH_AND_RUN.search(code) or RUN_OUTPUT.search(code):
         t.say("X", "fetch-and-execute", "runs what it fetches")

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Literal, cast
 
-from opsagent.gate.argv import Checker, check, operators
+from opsagent.gate.argv import Checker, check, embedded, operators
 from opsagent.gate.grammar import Given, Grammar, Parsed
 from opsagent.gate.guards import paths
 from opsagent.gate.trace import Trace
@@ -52,6 +52,7 @@ def parse(argv: tuple[str, ...], rules: Grammar, t: Trace, *, doubt: Tier = "R2"
     unknown(parsed, argv[0], t, doubt)
     apply(parsed.given, argv[0], t)
     operators(parsed.operands[skip:], t)
+    embedded(parsed.operands[skip:], t)
     return parsed
 
 

@@ -20,8 +20,10 @@ def grep(argv: tuple[str, ...], t: Trace) -> None:
     deep = argv[0] in ("rgrep", "rg", "ag", "ack") or parsed.has("-r", "-R", "--recursive", "--dereference-recursive")
     deep = deep or "recurse" in parsed.values("-d", "--directories")
     t.say("R0", "read", f"{argv[0]} prints matching lines")
+    include = parsed.values("--include", "-g", "--glob")
     for each in found:
-        paths.read(t, each, recursive=deep)
+        below = f"{each.rstrip('/')}/{paths.UNKNOWN}/{include[0].lstrip('!')}" if deep and len(include) == 1 else each
+        paths.read(t, below, recursive=deep)
     if deep and not found:
         t.say("R2", "path.relative", "reads the whole folder in which it happens to run")
 

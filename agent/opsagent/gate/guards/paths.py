@@ -71,10 +71,14 @@ def read(t: Trace, path: str, *, recursive: bool = False) -> None:
         t.say("R2", "path.unknown", "reads files whose names are known only when it runs")
         return
     if UNKNOWN in path:  # something below a folder that we do know
-        named = path.rsplit("/", 1)[-1].replace(UNKNOWN, "").strip("*?")
-        if (named and secret(f"/x/{named}")) or path.startswith("/proc/"):
-            t.say("X", "secret.read", f"would read {named or 'environments and memory'} wherever it is found")
-        path, recursive = posixpath.dirname(path.split(UNKNOWN)[0] + "x"), True
+        folder, name = posixpath.dirname(path.split(UNKNOWN)[0] + "x"), path.rsplit(UNKNOWN, 1)[-1].strip("/")
+        if _finds_secrets(normal(folder), name):
+            t.say(
+                "X",
+                "secret.read",
+                f"would read {name or 'environments and memory'} wherever it is found below {folder}",
+            )
+        path, recursive = folder, not name.strip("*?") or name.strip("*") in (".", "")
     for each in resolved(t, path):
         if secret(each):
             t.say("X", "secret.read", f"{each} holds secrets")
@@ -89,6 +93,16 @@ def read(t: Trace, path: str, *, recursive: bool = False) -> None:
         elif "$" in each:
             t.say("R2", "path.variable", f"{path!r} contains a variable")
     t.say("R0", "read", "reads files")
+
+
+def _finds_secrets(folder: str, name: str) -> bool:
+    """Whether looking for `name` (a pattern, '' for everything) below a folder is bound to meet secrets."""
+    if under(folder, "/proc"):
+        return not name or any(fnmatch.fnmatch(each, name) for each in ("environ", "mem"))
+    if not name.strip("*?"):
+        return False
+    below = [each for each in places.SAMPLES if under(each, folder)]
+    return secret(f"/x/{name.strip('*?')}") or any(fnmatch.fnmatch(posixpath.basename(each), name) for each in below)
 
 
 def secret(place: str) -> bool:
