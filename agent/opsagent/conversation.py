@@ -62,6 +62,9 @@ class Conversation:
         self._breaker = Breaker()
         self._messages: list[Message] = list(run.journal.state.messages)
         self._sent = len(self._messages)
+        made = run.journal.state.calls.values()
+        if self._reads and any(known.done and known.call.tool not in run.control for known in made):
+            run.gate.taint()
         if self._reads and not self._messages:
             self._messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": self._runbook()}]
         elif self._reads:
@@ -106,6 +109,8 @@ class Conversation:
     def answer(self, call: ToolCall, body: dict[str, Any]) -> None:
         """A tool's result, inside a fence with a fresh nonce."""
         if self._reads:
+            if call.name not in self._run.control:
+                self._run.gate.taint()
             content = fence(json.dumps(body, ensure_ascii=False), source=f"{call.name} {body.get('event', '')}".strip())
             self._messages.append({"role": "tool", "tool_call_id": call.id, "content": content})
 

@@ -35,6 +35,10 @@ class GateLike(Protocol):
 
     def recheck(self, call: Call, verdict: Verdict) -> None: ...
 
+    def taint(self) -> None:
+        """A text that somebody else may have written reached the model."""
+        ...
+
 
 class Watcher(Protocol):
     """Something that follows a run while it happens: the live view, plain lines, a test."""

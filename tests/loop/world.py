@@ -116,6 +116,9 @@ class ScriptedGate:
         if call.tool in self.stale:
             raise PolicyDenied("the facts changed")
 
+    def taint(self) -> None:
+        return
+
 
 HEAD = """\
 ---

@@ -86,6 +86,10 @@ class Gate:
             )  # fmt: skip
         self.written.add(call.host)
 
+    def taint(self) -> None:
+        """Output of a tool reached a model that reads: from now on undeclared writes need a person, whatever was granted."""
+        self.tainted = True
+
     # --- admitting -----------------------------------------------------------------------------------------------
 
     def admit(

@@ -186,6 +186,9 @@ class ReplayGate:
             dict(told.get("facts") or {}), told=str(told.get("binding") or ""),
         )  # fmt: skip
 
+    def taint(self) -> None:
+        return
+
     def _recorded(self, call: Call) -> str:
         return call.id if self.mode == "strict" else self.matches.find(call)
 
