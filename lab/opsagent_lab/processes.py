@@ -132,7 +132,8 @@ def run_child(
     host: SimHost,
     cwd: str | None = None,
 ) -> int:
-    """A child in the parent's thread. A signal that ends the parent ends it first; its sleeps count for the parent's alarm."""
+    """A child in the parent's thread. A signal that ends the parent ends it first; its sleeps count for the parent's
+    alarm."""
     same = host is parent.host
     sim = add(
         world,

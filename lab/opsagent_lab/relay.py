@@ -1,6 +1,7 @@
 """The port of a simulated host: passes bytes to the SSH server behind it, so that a link can be cut at any byte.
 
-A host that is down refuses connections as a real one does: its port stays bound (SO_REUSEPORT keeps it ours), nobody listens.
+A host that is down refuses connections as a real one does: its port stays bound (SO_REUSEPORT keeps it ours), nobody
+listens.
 """
 
 from __future__ import annotations

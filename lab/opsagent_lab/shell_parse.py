@@ -1,6 +1,7 @@
 """The subset of POSIX shell that the lab's shells read: lists, pipes, redirections, quotes, variables. No more.
 
-Whatever lies beyond it (substitutions, loops, functions, here-documents) is refused as a syntax error with a shell's words and
+Whatever lies beyond it (substitutions, loops, functions, here-documents) is refused as a syntax error with a shell's
+words and
 exit code 2: a simulated shell must never be silently wrong.
 """
 

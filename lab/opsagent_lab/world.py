@@ -39,6 +39,8 @@ class World:
     """Hold it around every change that takes more than one step. Never sleep while holding it."""
     listeners: list[Listener] = field(default_factory=list)
     running: dict[tuple[str, int], Process] = field(default_factory=dict)
+    power: Callable[[SimHost, bool], None] = lambda _host, _up: None
+    """Told when a host goes down or up (its SSH port follows)."""
     links: dict[str, list[Callable[[], None]]] = field(default_factory=dict)
     """Host → functions that cut one open connection each."""
     bugs: list[str] = field(default_factory=list)

@@ -53,8 +53,10 @@ def _targets(process: Process, options: Options) -> list[tuple[str, str]]:
 
 
 CP_LONG = {
-    "archive": "a", "recursive": "r", "force": "f", "no-clobber": "n", "preserve?": "p", "verbose": "v", "target-directory=": "t",
-    "no-target-directory": "T", "update": "u", "dereference": "L", "interactive": "i", "reflink?": "reflink", "sparse=": "sparse",
+    "archive": "a", "recursive": "r", "force": "f", "no-clobber": "n", "preserve?": "p", "verbose": "v",
+    "target-directory=": "t",
+    "no-target-directory": "T", "update": "u", "dereference": "L", "interactive": "i", "reflink?": "reflink",
+    "sparse=": "sparse",
 }  # fmt: skip
 
 

@@ -114,7 +114,8 @@ def _stat_fields(process: Process, name: str, node: Node) -> dict[str, str]:
     moment = stamp(node.mtime, "%Y-%m-%d %H:%M:%S.000000000 +0000")
     return {
         "n": name, "N": f"'{name}'" + (f" -> '{node.target}'" if node.kind == "link" else ""), "s": str(node.size),
-        "b": str(on_disk(node) // 512), "B": "512", "o": "4096", "F": kind[node.kind], "a": f"{node.mode:o}", "f": f"{real:x}",
+        "b": str(on_disk(node) // 512), "B": "512", "o": "4096", "F": kind[node.kind], "a": f"{node.mode:o}",
+        "f": f"{real:x}",
         "A": _mode(node), "U": node.owner, "G": node.owner, "u": "0" if node.owner == "root" else "1000",
         "g": "0" if node.owner == "root" else "1000", "h": "1", "i": str(abs(hash(name)) % 10**7), "d": "64768",
         "t": f"{node.device[0]:x}", "T": f"{node.device[1]:x}", "y": moment, "Y": str(int(node.mtime)), "x": moment,
@@ -134,7 +135,7 @@ def _stat(process: Process) -> int:
         try:
             node = process.files.get(path, follow="L" in options)
         except OSError as problem:
-            code = process.fail(f"cannot stat{'x' if 'L' in options and False else ''} '{name}': {words(problem)}")
+            code = process.fail(f"cannot stat '{name}': {words(problem)}")
             continue
         fields = _disk_fields(process, path) if "f" in options else _stat_fields(process, name, node)
         form = options.last("c") or options.last("p")
@@ -145,7 +146,8 @@ def _stat(process: Process) -> int:
         f = fields
         process.write_out(
             f"  File: {f['n']}\n  Size: {f['s']:<15}\tBlocks: {f['b']:<10} IO Block: 4096   {f['F']}\n"
-            f"Device: fd00h/64768d\tInode: {f['i']:<11} Links: 1\nAccess: ({node.mode:04o}/{f['A']})  Uid: ({f['u']:>5}/{f['U']:>8})   "
+            f"Device: fd00h/64768d\tInode: {f['i']:<11} Links: 1\nAccess: ({node.mode:04o}/{f['A']})  Uid: "
+            f"({f['u']:>5}/{f['U']:>8})   "
             f"Gid: ({f['g']:>5}/{f['G']:>8})\nAccess: {f['x']}\nModify: {f['y']}\nChange: {f['z']}\n Birth: -\n"
         )  # fmt: skip
     return code
@@ -166,7 +168,8 @@ def _disk_fields(process: Process, path: str) -> dict[str, str]:
 
 
 def _du(process: Process) -> int:
-    long = {"summarize": "s", "human-readable": "h", "block-size=": "B", "apparent-size": "A", "bytes": "b", "max-depth=": "d",
+    long = {"summarize": "s", "human-readable": "h", "block-size=": "B", "apparent-size": "A", "bytes": "b",
+    "max-depth=": "d",
             "total": "c", "all": "a", "dereference": "L", "one-file-system": "x"}  # fmt: skip
     options = read(process, "shbkmcaxLD", "Bd", long)
     apparent = bool({"A", "b"} & options.given.keys())
@@ -213,7 +216,8 @@ def _unit(process: Process, text: str) -> int:
 
 
 def _df(process: Process) -> int:
-    long = {"human-readable": "h", "block-size=": "B", "print-type": "T", "type=": "t", "portability": "P", "output?": "output",
+    long = {"human-readable": "h", "block-size=": "B", "print-type": "T", "type=": "t", "portability": "P",
+    "output?": "output",
             "exclude-type=": "x", "all": "a", "local": "l", "si": "h"}  # fmt: skip
     options = read(process, "hkmTPal", "Btx", long)
     unit = 2**20 if "m" in options else _unit(process, options.last("B", "1K"))
@@ -238,7 +242,8 @@ def _df(process: Process) -> int:
         if unit > 1
         else "1B-blocks"
     )
-    heads = {"source": "Filesystem", "fstype": "Type", "size": size, "used": "Used", "avail": "Avail" if "h" in options else "Available",
+    heads = {"source": "Filesystem", "fstype": "Type", "size": size, "used": "Used", "avail": "Avail"
+    if "h" in options else "Available",
              "pcent": "Use%", "target": "Mounted on"}  # fmt: skip
     columns = ["source", "size", "used", "avail", "pcent", "target"]
     if "T" in options:
@@ -461,7 +466,8 @@ def _matches(process: Process, node: Node, path: str, shown: str, test: str, val
 
 def _printed(form: str, node: Node, shown: str, below: str) -> str:
     kind = {"file": "f", "dir": "d", "link": "l", "char": "c"}[node.kind]
-    fields = {"p": shown, "f": posixpath.basename(shown), "s": str(node.size), "y": kind, "P": below.lstrip("/"), "m": f"{node.mode:o}",
+    fields = {"p": shown, "f": posixpath.basename(shown), "s": str(node.size), "y": kind, "P": below.lstrip("/"),
+    "m": f"{node.mode:o}",
               "b": str(on_disk(node) // 512), "T@": f"{node.mtime:.10f}", "l": node.target, "%": "%"}  # fmt: skip
     text = re.sub(r"%(T@|[pfsyPmbl%])", lambda m: fields[m.group(1)], form)
     return text.replace("\\n", "\n").replace("\\t", "\t").replace("\\0", "\0")
