@@ -46,18 +46,31 @@ def curl(argv: tuple[str, ...], t: Trace) -> None:
         if re.search(r"%output\{", each):
             t.say("R2", "curl.output", "writes a file by its format")
     urls = [*parsed.operands, *parsed.values("--url")]
-    for url in urls:
+    for url in (_resolved(url, parsed, t) for url in urls):
         fetch(t, url, method=method, body=body and method not in ("GET", "HEAD"))
     if parsed.has("-G", "--get") and body and not all(_near(url) for url in urls):
         t.say("R2", "fetch.query", "sends data in the URL")
     if parsed.has("-O", "--remote-name", "--remote-name-all", "-J"):
         _remote_name(parsed, urls, t)
-    for each in parsed.values("--connect-to", "--resolve"):
-        t.effect(f"connects to {each}")
-        last = each.rsplit(":", 2)[-1] if each.count(":") < 3 else each.split(":")[2]
-        fetch(t, f"http://{last.strip('[]')}/" if last and not last.isdigit() else "http://localhost/")
     if not urls:
         t.say("R0" if argv[1:] in (("-V",), ("-h",)) else "R2", "curl.no-url", "curl without a URL")
+
+
+def _resolved(url: str, parsed: Parsed, t: Trace) -> str:
+    """The URL with the address that --resolve or --connect-to sends it to."""
+    for each in parsed.values("--resolve"):
+        found = re.fullmatch(r"[+]?([^:]+):[0-9]+:\[?([0-9a-fA-F.:]+?)\]?(,.*)?", each)
+        if found is None:
+            t.say("R2", "curl.resolve", f"--resolve {each}")
+        elif re.match(rf"([a-z]+://)?{re.escape(found[1])}(?=[:/]|$)", url):
+            address = f"[{found[2]}]" if ":" in found[2] else found[2]
+            return url.replace(found[1], address, 1)
+    for each in parsed.values("--connect-to"):
+        parts = each.rsplit(":", 2)
+        target = parts[-2].rsplit(":", 1)[-1] if len(parts) == 3 else ""
+        if target:
+            fetch(t, f"http://{target}/")
+    return url
 
 
 def _near(url: str) -> bool:

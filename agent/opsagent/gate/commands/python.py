@@ -225,4 +225,10 @@ def module(name: str, rest: list[str], t: Trace) -> None:
         t.say("R3", "python.module", f"{name} is not a module that we know")
 
 
-COMMANDS: dict[str, Checker] = {"python": python}
+def serving(argv: tuple[str, ...], t: Trace) -> None:
+    """The `sglang` and `vllm` commands: their version is a read, a server of theirs belongs to the typed tool."""
+    tells = argv[1:] in (("version",), ("--version",), ("-v",), ("--help",)) or argv[-1] in ("--help", "-h")
+    t.say("R0" if tells else "R2", "python.server" if not tells else "read", f"{argv[0]} {' '.join(argv[1:2])}")
+
+
+COMMANDS: dict[str, Checker] = {"python": python, "sglang": serving, "vllm": serving}

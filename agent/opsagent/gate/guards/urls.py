@@ -30,11 +30,7 @@ def local(host: str) -> bool:
     try:
         address = ipaddress.ip_address(host.strip("[]"))
     except ValueError:
-        return (
-            "." not in host
-            and re.fullmatch(r"[a-z][a-z0-9-]*", host) is not None
-            and re.search(r"[0-9]$|^local", host) is not None
-        )
+        return "." not in host and re.fullmatch(r"[a-zA-Z0-9-]{1,63}", host) is not None  # no public name has one label
     return address.is_loopback or (address.is_private and not address.is_link_local) or host == "0.0.0.0"
 
 
