@@ -78,7 +78,7 @@ def read_layers(architecture: str, text: Config) -> tuple[Layer, ...]:
     if architecture.startswith("NemotronH"):
         return _nemotron_layers(text, pattern if isinstance(pattern, str) else None)
     count = number(text, "num_hidden_layers", "n_layer", "n_layers")
-    if not 0 < count < 10_000:
+    if not 0 < count < 1_000:
         raise InputError(f"num_hidden_layers is {count}", where="config.json")
     mixers = _mixers(architecture, text, count)
     return tuple(Layer(mixers[i], "moe" if _is_moe(architecture, text, i) else "dense") for i in range(count))

@@ -98,6 +98,8 @@ def read_quant(config: Config, flag: str | None = None) -> Quant:
     if kind in ("awq", "gptq"):
         bits = int(config.get("bits") or config.get("w_bit") or 4)
         group = int(config.get("group_size") or config.get("q_group_size") or 128)
+        if group == 0 or group < -1:
+            raise ValueError(f"group_size is {group}")
         zero = bool(config.get("zero_point", kind == "awq")) if kind == "awq" else not bool(config.get("sym", True))
         layout = "int4" if bits == 4 else "int8"
         return Quant(layout, method, group=group, zero_points=zero, ignored=ignored, index_tensors=kind == "gptq")

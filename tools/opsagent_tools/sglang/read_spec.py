@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 
 from opsagent_tools.errors import InputError
 from opsagent_tools.sglang.families import FAMILIES, Family, read_layers, read_linear, read_mla, read_moe
@@ -17,6 +18,7 @@ from opsagent_tools.sglang.modelspec import (
     number,
     text_config,
 )
+from opsagent_tools.sglang.quant import read_quant
 
 QWEN_TOWERS = ("Qwen3VL", "Qwen3_5", "Qwen2_5_VL", "Qwen2VL")
 SWA_ARCHITECTURES = frozenset(
@@ -43,6 +45,46 @@ def read_spec(config: Config, *, dtype: str = "auto") -> ModelSpec:
     """
     if not isinstance(config, Mapping):
         raise InputError("the configuration is not a JSON object", where="config.json")
+    try:
+        spec = _spec(config, dtype)
+        read_quant(spec.quantization)
+    except (TypeError, ValueError, AttributeError, KeyError, IndexError, ArithmeticError) as error:
+        if isinstance(error, InputError):
+            raise
+        words = f"a field is not of the kind that SGLang expects ({error})"
+        raise InputError(words, where="config.json", hint="Compare it with the one on the hub.") from error
+    check_sizes(spec)
+    return spec
+
+
+def check_sizes(spec: ModelSpec) -> None:
+    """Refuse widths that no model has: what follows divides by them."""
+    sizes: dict[str, float] = {
+        "hidden_size": spec.hidden, "num_attention_heads": spec.heads, "num_key_value_heads": spec.kv_heads,
+        "head_dim": spec.head_dim, "v_head_dim": spec.v_head_dim, "vocab_size": spec.vocab,
+        "intermediate_size": spec.intermediate, "max_position_embeddings": spec.context,
+    }  # fmt: skip
+    groups = {
+        "linear attention": spec.linear,
+        "experts": spec.moe,
+        "vision_config": spec.vision,
+        "latent attention": spec.mla,
+    }
+    may_be_zero = {"shared", "fused_shared", "latent", "positions", "deepstack", "rope_rows", "q_lora_rank", "rope"}
+    may_be_zero |= {"index_heads", "index_dim", "state", "num_hidden_layers"}
+    for name, group in groups.items():
+        for field in fields(group) if group is not None else ():
+            value = getattr(group, field.name)
+            if isinstance(value, int) and not isinstance(value, bool):
+                sizes[f"{name}: {field.name}"] = max(value, 1) if field.name in may_be_zero and value >= 0 else value
+    for name, size in sizes.items():
+        if not 0 < size < 1 << 33:
+            raise InputError(f"{name} is {size}", where="config.json", hint="Compare it with the one on the hub.")
+    if spec.vision is not None and spec.vision.hidden < spec.vision.heads:
+        raise InputError("vision_config has more heads than width", where="config.json")
+
+
+def _spec(config: Config, dtype: str) -> ModelSpec:
     architecture = architecture_of(config)
     text = text_config(config)
     family = FAMILIES.get(architecture, Family())

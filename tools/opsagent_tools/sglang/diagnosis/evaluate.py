@@ -78,15 +78,29 @@ def _holds(scan: Scan, sign: Signature, hit: Hit, launch: Launch) -> tuple[Hit, 
     if any(_beside(scan, source, hit, sign.span) for source in sign.far):
         return None
     for source in sign.seen:
-        here = [h for h in scan.of(source) if h.launch == hit.launch]
+        # What the argument check notes stands before the arguments line, with which a start is counted.
+        here = [h for h in scan.of(source) if _together(h, hit) or _noted_before(scan, h, hit)]
         if not here:
             return None
         support.append(here[0])
-    if any(h.launch == hit.launch for source in sign.unseen for h in scan.of(source)):
+    if any(_together(h, hit) for source in sign.unseen for h in scan.of(source)):
         return None
     if not all(CONDITIONS[name](scan, hit, launch) for name in sign.where):
         return None
     return tuple(s for s in support if not s.args and s.line != hit.line)
+
+
+def _together(one: Hit, hit: Hit) -> bool:
+    """Of the same server start, as far as one can tell: a line without a time belongs to what stands around it."""
+    return one.launch == hit.launch or (one.time is None and abs(one.line - hit.line) <= 40)
+
+
+def _noted_before(scan: Scan, one: Hit, hit: Hit) -> bool:
+    """Printed after the former start had come up or died, and before the arguments line of this one."""
+    former = scan.launches.get(hit.launch - 1)
+    if former is None or one.launch != former.number:
+        return False
+    return one.line > max([former.ready_line, *former.fatal_lines])
 
 
 def _beside(scan: Scan, source: str, hit: Hit, span: int) -> Hit | None:

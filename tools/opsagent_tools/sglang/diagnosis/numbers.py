@@ -82,7 +82,7 @@ def _raise_fraction(fix: Fix, hints: Hints) -> None:
         least = 1 - end / begin
     if least is None:
         return
-    wanted = min(MOST_FRACTION, math.ceil((least + 0.06) * 100) / 100)
+    wanted = min(MOST_FRACTION, math.ceil(round((least + 0.06) * 100, 6)) / 100)
     if wanted <= least + 0.01 or (isinstance(now, int | float) and wanted <= now):
         fix.flags.pop("--mem-fraction-static", None)
         fix.flags["--tp-size"] = 2 * int(hints.args.get("tp_size") or 1)

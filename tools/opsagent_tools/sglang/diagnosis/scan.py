@@ -29,7 +29,9 @@ _TROUBLE = re.compile(
     r"abort|cannot|could not|couldn't|unable to|denied|Killed",
     re.I,
 )
-_ERROR = re.compile(r"^(?:[\w.:/-]+: )?(?:error|fatal|panic)\b|\b(?:Error|Exception): |: (?:fatal )?error: ", re.I)
+_ERROR = re.compile(
+    r"^(?:[\w.:/-]+: )?(?:error|fatal|panic)\b|^failed: |\b(?:Error|Exception): |: (?:fatal )?error: ", re.I
+)
 _MARKS = (
     *ANCHORS, "sigquit", "scheduler hit", "watchdog", "unexpectedly", "died during", "is dead", "attempting to bind",
     "warmup error", "crashed with", "killed", "startup failed", "exception", 'http/1.1" 2', "error", "fatal", "critical",
@@ -124,7 +126,7 @@ def scan(source: Source, knowledge: Knowledge) -> Scan:
             if until.search(event.text) or event.line - began > 400:
                 until = None
                 continue
-            if ".so" in event.text or event.role in ("header", "frame", "chain", "code"):
+            if (".so" in event.text and "OSError" in event.text) or event.role in ("header", "frame", "chain", "code"):
                 continue  # other processes' lines can stand between the markers
         lowered = event.text.lower()
         rule = None
@@ -196,7 +198,9 @@ def _hit(result: Scan, n: int, event: Event, match: re.Match[str], launch: Launc
             "ServerArgs(" in event.text,
             rule is not None,
             event.head.time,
-            event.role == "exception" or event.head.level in ("ERROR", "CRITICAL", "FATAL") or bool(_ERROR.search(event.text)),
+            event.role == "exception"
+            or event.head.level in ("ERROR", "CRITICAL", "FATAL")
+            or bool(_ERROR.search(event.text)),
         )
     )
 

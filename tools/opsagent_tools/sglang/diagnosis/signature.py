@@ -99,7 +99,9 @@ def _tuple(value: Any) -> tuple[Any, ...]:
 
 def read_signature(slug: str, family: str, data: Json) -> Signature:
     known: Json = {k: data[k] for k in ("line", "ready", "ended", "tier", "span", "noise", "confidence") if k in data}
-    lists = {k: _tuple(data.get(k)) for k in ("with", "near", "block", "far", "but", "seen", "unseen", "where", "phase")}
+    lists = {
+        k: _tuple(data.get(k)) for k in ("with", "near", "block", "far", "but", "seen", "unseen", "where", "phase")
+    }
     if extra := set(data) - set(known) - set(lists):
         raise InputError(f"unknown keys {sorted(extra)} in a signature of {slug}", where=f"{family}.toml")
     lists["with_"] = lists.pop("with")

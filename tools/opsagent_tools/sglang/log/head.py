@@ -19,6 +19,8 @@ _HEADS = tuple(
         # journald and syslog: Nov 30 21:22:41 host unit[123]:
         r"(?P<journal>(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d\d:\d\d:\d\d) "
         r"\S+ [\w.@/:-]+(?:\[\d+\])?: ",
+        # logging with a file: INFO 07-02 16:41:31 [engine.py:12] / WARNING server_args.py:1750: / ERROR:
+        rf"(?P<level>{_LEVELS})(?: \d\d-\d\d \d\d:\d\d:\d\d)?(?:\s+\[?[\w.]+\.py:\d+\]?:?)?(?:\s*[:|]| -)?\s+(?=\S)",
         # docker compose, kubectl --prefix: name-1  |
         r"[\w./-]+\s+\| ",
         r"\[(?:pod/)?[\w./-]+/[\w./-]+\] ",
@@ -28,8 +30,6 @@ _HEADS = tuple(
         # dmesg: [188549.976351] / [Thu Mar 20 21:01:25 2025]
         r"\[\s*\d+\.\d+\] ",
         r"\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) \w{3} [ \d]\d \d\d:\d\d:\d\d 20\d\d\] ",
-        # logging with a file: INFO 07-02 16:41:31 [engine.py:12] / WARNING server_args.py:1750: / ERROR:
-        rf"(?P<level>{_LEVELS})(?: \d\d-\d\d \d\d:\d\d:\d\d)?(?:\s+\[?[\w.]+\.py:\d+\]?:?)?(?:\s*[:|]| -)?\s+(?=\S)",
         rf"\[(?P<level>{_LEVELS})\]:?\s+",
         r"[\w.]+(?: |:\w*:\d+ )\| ",
     )
