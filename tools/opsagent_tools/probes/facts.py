@@ -10,7 +10,7 @@ Argument: {keys: [str]}. Answer: {facts: {KEY: VALUE}}; a fact that cannot be fo
 * `pid:12`   {name, start: ticks since boot, unit: last part of its cgroup, cgroup, since: seconds since the epoch, to the
   minute} or null when there is no such process.
 * `port:80`  {free: bool, owner: str}: whether nobody listens on this TCP port.
-* `gpus`     {free: bool, used_mib: [int]}: whether each GPU has less than 700 MiB in use.
+* `gpus`     {free: bool, busy: [int]}: indices of the GPUs that have 700 MiB or more in use.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def port(number: str) -> dict[str, Any]:
 def gpus() -> dict[str, Any]:
     query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
     done = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True)
-    used = [int(line) for line in done.stdout.split()]
-    return {"free": all(mib < QUIET_MIB for mib in used), "used_mib": used}
+    busy = [index for index, mib in enumerate(done.stdout.split()) if int(mib) >= QUIET_MIB]
+    return {"free": not busy, "busy": busy}
 
 
 def fact(key: str) -> Any:
