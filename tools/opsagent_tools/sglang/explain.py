@@ -35,6 +35,9 @@ def notes_of(
     notes: list[str] = []
     if case.checkpoint is not None and case.checkpoint.bad:
         notes.append(half_downloaded(case.checkpoint))
+    if want is not None and want.context and want.context > case.spec.context:
+        notes.append(f"the model's longest context is {case.spec.context} tokens, {want.context} are wished for")
+    notes += arguments.deprecated
     if found is None or found.budget is None or failed:
         return notes
     if found.budget.tokens < found.budget.context:

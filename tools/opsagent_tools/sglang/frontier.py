@@ -77,7 +77,9 @@ def needs_more_cards(case: Case, base: Assessment, wish: Wish) -> bool:
     budget = base.budget
     if base.settings.tp * base.settings.pp >= case.gpu.count:
         return False
-    return budget is None or memory_failure(case, base) is not None or budget.tokens < (wish.context or 0)
+    if budget is None or memory_failure(case, base) is not None:
+        return True
+    return budget.tokens < (wish.context or 0) or budget.running < (wish.concurrency or 0)
 
 
 def _point(case: Case, values: Values, moves: Sequence[Move], wish: Wish) -> Point | None:
