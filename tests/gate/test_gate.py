@@ -161,6 +161,21 @@ def test_program_in_a_strange_place_is_not_trusted() -> None:
     assert Gate(Policy(), facts=lambda _call: source).judge(call("ls", "/")).tier == "R0"
 
 
+def test_a_host_that_does_not_answer_is_a_doubt() -> None:
+    silent = Gate(Policy(), facts=lambda _call: Changing({}))
+    assert silent.judge(call(*R1)).tier == "R2"
+    assert silent.judge(call("cat", "/etc/hosts")).tier == "R0"
+
+
+def test_a_program_that_was_missing_is_looked_for_again() -> None:
+    source = Changing({"exe:nvidia-smi": None})
+    gate = Gate(Policy(), "ask", Says(), facts=lambda _call: source)
+    gate.judge(call("nvidia-smi"))
+    source.facts["exe:nvidia-smi"] = "/usr/bin/nvidia-smi"
+    wanted = call("nvidia-smi", "-pm", "1")
+    gate.recheck(wanted, gate.judge(wanted))
+
+
 def test_without_a_host_everything_is_assumed_and_said() -> None:
     verdict = Gate(Policy()).judge(call("cat", "/etc/hosts"))
     assert verdict.tier == "R0"

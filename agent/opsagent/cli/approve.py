@@ -154,10 +154,11 @@ def _record(opened: Opened, waiting: CallState, decision: Decision) -> dict[str,
     """Write the answer into the journal, under its lock. Raises InputError while the run is under way."""
     from datetime import UTC, datetime, timedelta
 
-    from opsagent.gate.policy import Policy
+    from opsagent.config import layers
+    from opsagent.gate.policy_file import policy_from
     from opsagent.journal.file import FileJournal
 
-    expires = datetime.now(UTC) + timedelta(seconds=Policy().approval_expiry_s)
+    expires = datetime.now(UTC) + timedelta(seconds=policy_from(layers()).approval_expiry_s)
     journal = FileJournal.resume(opened.folder)
     try:
         event = journal.append(

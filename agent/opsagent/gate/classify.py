@@ -97,6 +97,9 @@ def _declared(call: Call, t: Trace) -> None:
     tier = t.tier
     if tier == "R0":
         return
+    unasked = [key for key in t.missing if key.startswith(("path:", "pid:"))]
+    if tier == "R1" and t.facts.configured and unasked:
+        t.say("R2", "facts.unknown", f"the host did not say what {unasked[0].partition(':')[2]} is")
     if t.policy.tools is not None and call.tool not in t.policy.tools:
         t.say(strictest([tier, "R2"]), "allow.tool", f"{call.tool} is not among the runbook's tools")
     if t.policy.hosts is not None and call.host and call.host not in t.policy.hosts:

@@ -66,7 +66,7 @@ class Gate:
                 break
             known.update(answers)
         verdict = classify(call, self._facts(call, known, source.configured), self.policy)
-        for key in [key for key in known if not key.startswith("exe:")]:
+        for key in [key for key, value in known.items() if not (key.startswith("exe:") and value)]:
             del known[key]  # only the table of programs is kept; everything else may change at any time
         return verdict
 

@@ -87,7 +87,9 @@ def _launch(call: Call, t: Trace) -> None:
             t.say("R2", "launch.port-busy", f"port {port} is in use by {owner.get('owner') or 'somebody'}")
         gpus = t.fact("gpus", "no other process uses the GPUs")
         if isinstance(gpus, dict) and not gpus.get("free", False):
-            t.say("R2", "launch.gpus-busy", f"other processes use the GPUs: {gpus.get('users') or 'unknown'}")
+            t.say(
+                "R2", "launch.gpus-busy", f"other processes use GPU {', '.join(map(str, gpus.get('busy', []))) or '?'}"
+            )
         elif gpus is None or owner is None:
             t.say("R2", "launch.unknown", "whether port and GPUs are free is not known")
     t.say("R1", "launch.start", "starts a server in a unit of its own")

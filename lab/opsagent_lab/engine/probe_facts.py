@@ -83,5 +83,5 @@ def _gpus(process: Process, _rest: str) -> dict[str, Any]:
     seen = access(process.world, process.host, process.user)
     if not seen.ok:
         raise OSError("no nvidia-smi")
-    used = [process.world.gpu_used_mib(gpu) for gpu in seen.gpus]
-    return {"free": all(mib < _QUIET_MIB for mib in used), "used_mib": used}
+    busy = [gpu.index for gpu in seen.gpus if process.world.gpu_used_mib(gpu) >= _QUIET_MIB]
+    return {"free": not busy, "busy": busy}
