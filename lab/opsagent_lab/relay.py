@@ -75,7 +75,8 @@ class Relay:
             self.tasks.add(task)
         self.writers.add(writer)
         try:
-            await self._carry(reader, writer)
+            with contextlib.suppress(asyncio.CancelledError):  # the lab closes
+                await self._carry(reader, writer)
         finally:
             self.writers.discard(writer)
             _abort(writer)

@@ -176,8 +176,11 @@ class _Account(asyncssh.SSHServer):
         self.conn = conn
         conn.set_extra_info(account=self)
         self.refused = self.server.faults.active("refuse-auth", self.name)
+
+    def begin_auth(self, username: str) -> bool:
         if not self.refused:
-            conn.set_authorized_keys(str(self.server.folder / "authorized_keys"))
+            self.conn.set_authorized_keys(str(self.server.folder / "authorized_keys"))
+        return True
 
     def public_key_auth_supported(self) -> bool:
         return True
