@@ -64,6 +64,8 @@ def program(code: str, t: Trace) -> None:
             _redirect(after, t)
         elif kind == "at":
             t.say("R3", "awk.code", "awk loads code or calls a computed function")
+    if any(token in (("name", "getline"), ("name", "ARGV")) for token in found):
+        paths.mentions(t, code)
     t.say("R0", "read", "awk prints parts of its input")
 
 
