@@ -37,6 +37,7 @@ def gate_for(wish: Wish, run_id: str, state: Callable[[], RunState]) -> Gate:
         facts=facts,
         run=run_id,
         owned=lambda host: owned_paths(state(), host),
+        written=written_hosts(state()),
         pre_approved=read_file(Path(wish.approve_file)) if wish.approve_file else frozenset(),
     )
 
@@ -62,6 +63,12 @@ def policy_of(runbook: Runbook, wish: Wish) -> Policy:
 
     caps = {name: entry.tier_cap for name, entry in wish.places.inventory.entries.items() if entry.tier_cap}
     return for_run(runbook, tier_caps=caps)
+
+
+def written_hosts(state: RunState) -> set[str]:
+    """Hosts on which a call above R0 was begun, in this run and before its resume."""
+    calls = state.calls.values()
+    return {each.call.host for each in calls if "call.started" in each.events and each.verdict.get("tier") != "R0"}
 
 
 def owned_paths(state: RunState, host: str) -> frozenset[str]:
