@@ -10,11 +10,15 @@ from opsagent_tools import curl_test, tail_log
 from opsagent_tools.curl_test import CurlTestArgs
 from opsagent_tools.tail_log import TailLogArgs
 
+SPECULATION = (
+    *("--speculative-algorithm", "NEXTN", "--speculative-num-steps", "1"),
+    *("--speculative-eagle-topk", "1", "--speculative-num-draft-tokens", "2"),
+)
 GOOD = (
-    "--tp 2 --context-length 32768 --speculative-algorithm NEXTN --speculative-num-steps 1 --speculative-eagle-topk 1 "
-    "--speculative-num-draft-tokens 2 --mamba-scheduler-strategy extra_buffer --max-running-requests 4 "
-    "--reasoning-parser qwen3 --tool-call-parser qwen3_coder --enable-metrics"
-).split()
+    *("--tp", "2", "--context-length", "32768", *SPECULATION, "--mamba-scheduler-strategy", "extra_buffer"),
+    *("--max-running-requests", "4", "--reasoning-parser", "qwen3", "--tool-call-parser", "qwen3_coder"),
+    "--enable-metrics",
+)
 
 
 @pytest.fixture(scope="module")
