@@ -7,7 +7,7 @@ second to import, so it is imported when the first expression is compiled.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -37,7 +37,22 @@ def compile_expr(text: str) -> Any:
 def _program(text: str) -> Any:
     import celpy
 
-    return celpy.Environment().program(compile_expr(text))
+    return celpy.Environment().program(compile_expr(text), functions=_null_equality())
+
+
+@lru_cache(maxsize=1)
+def _null_equality() -> dict[str, Callable[[Any, Any], Any]]:
+    """`x == null` for every x, as the CEL specification has it: celpy knows no such comparison of maps, lists, numbers."""
+    from celpy.celtypes import BoolType
+    from celpy.evaluation import CELEvalError, bool_eq, bool_ne
+
+    def mixed(a: Any, b: Any) -> bool:
+        return (a is None) != (b is None) and not isinstance(a, CELEvalError) and not isinstance(b, CELEvalError)
+
+    return {
+        "_==_": lambda a, b: BoolType(False) if mixed(a, b) else bool_eq(a, b),
+        "_!=_": lambda a, b: BoolType(True) if mixed(a, b) else bool_ne(a, b),
+    }
 
 
 def evaluate(text: str, bindings: Mapping[str, Any]) -> Any:
