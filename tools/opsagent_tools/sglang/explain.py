@@ -6,6 +6,7 @@ from opsagent_tools.sglang.allocator import GIB
 from opsagent_tools.sglang.arguments import Arguments
 from opsagent_tools.sglang.case import Assessment, Case, Failed
 from opsagent_tools.sglang.checkpoint import half_downloaded
+from opsagent_tools.sglang.lines import LINES, TERMS
 from opsagent_tools.sglang.plan import Limits, PerGpu, Source, Wish
 
 
@@ -48,18 +49,10 @@ def notes_of(
     return notes
 
 
-def sources_of(case: Case, found: Assessment | None) -> list[Source]:
-    """Where each term of the formula stands in SGLang's sources."""
-    mixin = "model_executor/model_runner_kv_cache_mixin.py"
-    rows = [
-        ("mem_fraction_static", "server_args.py:1440"),
-        ("usable", f"{mixin}:56"),
-        ("spec_reserve", f"{mixin}:80"),
-        ("mamba_state", f"{mixin}:95"),
-        ("kv_cache", "model_executor/pool_configurator.py:104"),
-        ("max_running_requests", f"{mixin}:698"),
-    ]
-    return [Source(term=term, sglang="0.5.11", where=where) for term, where in rows]
+def sources_of(case: Case) -> list[Source]:
+    """Where each term of the formula stands in the sources of the version whose rules answer."""
+    version = case.rules.version
+    return [Source(term=term, sglang=version, where=where) for term, where in zip(TERMS, LINES[version], strict=True)]
 
 
 def limits_of(found: Assessment | None) -> Limits | None:

@@ -74,7 +74,7 @@ def plan(
         balance=better.balance,
         notes=notes_of(case, arguments, found, failed, want),
         not_modelled=not_modelled(case, found),
-        sources=sources_of(case, found),
+        sources=sources_of(case),
         wish=want,
         calibration=calibration.text(),
         corrections=calibration.corrections(),
