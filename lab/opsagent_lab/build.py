@@ -67,15 +67,15 @@ def registry() -> Registry:
     )))  # fmt: skip
 
 
-def build(scenario: Scenario, speed: float) -> World:
-    """The world as the scenario describes it, before anything of the run happened."""
+def build(scenario: Scenario, speed: float, *, populate: bool = True) -> World:
+    """The world as the scenario describes it, before anything of the run happened; without `populate` nothing runs in it."""
     clock = LabClock(speed)
     programs = registry()
     hosts = {name: _host(name, machine, scenario, clock) for name, machine in scenario.hosts.items()}
     world = World(hosts, clock, programs, scenario.seed, dict(scenario.settings), views=views)
     for name, machine in sorted(scenario.hosts.items(), key=lambda item: bool(item[1].parent)):
         _furnish(world, hosts[name], machine, programs)
-    for name, machine in scenario.hosts.items():
+    for name, machine in scenario.hosts.items() if populate else ():
         _populate(world, hosts[name], machine)
     return world
 

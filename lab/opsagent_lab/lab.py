@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from opsagent_lab import build
+from opsagent_lab import build, facts, oracle, saving
 from opsagent_lab.approver import ScenarioApprover
 from opsagent_lab.faults import Faults
 from opsagent_lab.scenario import Scenario, ScenarioError, load
@@ -31,6 +31,8 @@ class Lab:
     folder: Path
     approver: ScenarioApprover
     faults: Faults
+    state: Path | None = None
+    """Where the world is saved after each command; None: nowhere."""
     closed: bool = field(default=False)
 
     @property
@@ -59,15 +61,39 @@ class Lab:
                 out[name] = {
                     "address": "127.0.0.1", "port": self.server.relays[name].port, "user": "root",
                     "identity": str(self.server.identity), "known_hosts": str(self.server.known_hosts),
-                    "ssh_config": "none",
+                    "ssh_config": "none", "label": f"SIMULATED: lab {self.name}",
                 }  # fmt: skip
             else:
-                out[name] = {"via": machine.parent, "pct": machine.ctid}
+                out[name] = {"via": machine.parent, "pct": machine.ctid, "label": f"SIMULATED: lab {self.name}"}
         return out
 
+    def oracle(self, report: dict[str, Any] | None = None) -> list[str]:
+        """What is not as the scenario's oracle wants it; empty when all is well."""
+        return oracle.check(self.world, self.scenario.oracle, report)
+
+    def snapshot(self) -> dict[str, Any]:
+        """The hosts' state without times, pids and run ids: equal for runs that did the same."""
+        return facts.snapshot(self.world)
+
+    def save(self) -> None:
+        """Write the world to the state file, if there is one."""
+        if self.state is not None and not self.closed:
+            try:
+                saving.save(self.world, self.scenario.name, self.state)
+            except OSError as problem:  # a full disk must not hang the command that was just answered
+                self.world.bugs.append(f"the lab cannot be saved: {problem}")
+
+    def __enter__(self) -> Lab:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def close(self) -> None:
+        """Save (with a state file), end every thread, remove the folder."""
         if self.closed:
             return
+        self.save()
         self.closed = True
         self.world.closing = True
         with self.world.lock:
@@ -79,14 +105,20 @@ class Lab:
 
 
 def open_lab(name: str, *, state: Path | None = None, speed: float | None = None) -> Lab:
-    """Start a scenario. `speed` overrides the scenario's. Raises ScenarioError for one that is not there or not right.
+    """Start a scenario. `speed` overrides the scenario's.
 
-    `state` would restore an earlier world; this lab keeps none, so a run on it cannot be taken up again.
+    With `state` the world is saved there after each command, and restored from there when the file exists.
+    Raises ScenarioError for a scenario or a state file that is not there or not right.
     """
-    if state is not None:
-        raise ScenarioError("a lab's world ends with the run that it was opened for: start the run anew")
     scenario = load(name)
-    world = build.build(scenario, speed or scenario.speed)
+    world = build.build(scenario, speed or scenario.speed, populate=state is None or not state.exists())
+    saved: saving.Saved | None = None
+    if state is not None and state.exists():
+        try:
+            saved = saving.load(state, scenario.name)
+        except saving.CannotRestore as problem:
+            raise ScenarioError(str(problem)) from problem
+        saving.restore(world, saved)
     folder = Path(tempfile.mkdtemp(prefix="opsagent-lab-"))
     faults = Faults()
     for fault in scenario.faults:
@@ -99,9 +131,13 @@ def open_lab(name: str, *, state: Path | None = None, speed: float | None = None
         server.set_up(host.name, up)
 
     world.power = power
-    lab = Lab(scenario, world, server, folder, ScenarioApprover(list(scenario.approver)), faults)
+    lab = Lab(scenario, world, server, folder, ScenarioApprover(list(scenario.approver)), faults, state)
+    server.after_command = lab.save
     try:
         _settle(lab)
+        if saved is None:
+            for host in world.hosts.values():  # what the scenario itself did on the way to its beginning does not count
+                host.counters.clear()
     except BaseException:
         lab.close()
         raise
@@ -111,11 +147,14 @@ def open_lab(name: str, *, state: Path | None = None, speed: float | None = None
 def _settle(lab: Lab) -> None:
     """Wait until the servers that are said to be up listen."""
     until = time.monotonic() + _READY_SECONDS
-    for name, machine in lab.scenario.hosts.items():
-        for server in machine.servers:
-            port = int(server.argv[server.argv.index("--port") + 1]) if "--port" in server.argv else 30000
-            while not any(x.host == name and x.port == port for x in list(lab.world.listeners)):
+    for host in lab.world.hosts.values():
+        for sim in list(host.processes.values()):
+            if not sim.memo.get("spawned") or not (sim.memo.get("preloaded") or sim.memo.get("serving")):
+                continue
+            while not any(x.host == host.name and x.pid == sim.pid for x in list(lab.world.listeners)):
                 if time.monotonic() > until or lab.world.bugs:
-                    log = lab.world.files(lab.world.host(name)).text(server.log)[-1500:]
-                    raise ScenarioError(f"{lab.name}: the server on {name} does not come up: {lab.world.bugs}{log}")
+                    log = lab.world.files(host).text(sim.log)[-1500:]
+                    raise ScenarioError(
+                        f"{lab.name}: the server on {host.name} does not come up: {lab.world.bugs}{log}"
+                    )
                 threading.Event().wait(0.02)

@@ -67,6 +67,13 @@ def reboot(process: Process) -> int:
     """Return at once; the machine goes down, and comes back after a minute or so."""
     world, host = process.world, process.host
     world.count(host, "reboots")
+    host.extras["rebooting"] = True
+    go_down_and_up(world, host)
+    return 0
+
+
+def go_down_and_up(world: World, host: SimHost) -> None:
+    """The part of a reboot that happens by itself; a lab that was saved in between goes on with it."""
 
     def body() -> None:
         _pause(world, 2.0)
@@ -75,10 +82,10 @@ def reboot(process: Process) -> int:
         stop_host(world, host)
         _pause(world, _DOWN_SECONDS)
         if not world.closing:
+            host.extras.pop("rebooting", None)
             start_host(world, host)
 
     threading.Thread(target=body, name=f"{host.name}: reboot", daemon=True).start()
-    return 0
 
 
 def _pause(world: World, seconds: float) -> None:

@@ -182,6 +182,7 @@ def spawn(
     back (after the lab was restored).
     """
     entry = sim or add(world, host, argv, env=dict(env or {}), **fields)
+    entry.memo["spawned"] = True
     writer = out or _append_to(world, host, entry)
     process = Process(world, host, entry, list(argv), dict(entry.env), stdin or io.BytesIO(), writer, err or writer)
     world.running[(host.name, entry.pid)] = process

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
+
+from pydantic import ConfigDict
 
 GIB = 2**30
 MIB = 2**20
@@ -15,6 +17,7 @@ NodeKind = Literal["file", "dir", "link", "char"]
 class Node:
     """One entry of a file tree. A big file keeps only its beginning in `data`; the rest of `size` bytes reads as zeros."""
 
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
     kind: NodeKind = "file"
     mode: int = 0o644
     mtime: float = 0.0

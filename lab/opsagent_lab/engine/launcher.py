@@ -153,7 +153,8 @@ def _accepted(run: Run, values: dict[str, Value]) -> int:
         return 1
     for say in told:
         run.line(say)
-    p.world.count(p.host, "launches")
+    if not run.quiet:
+        p.world.count(p.host, "launches")
     return _load_and_serve(run, _launch(run, settings, shape, model, gpus))
 
 
