@@ -10,6 +10,7 @@ from functools import lru_cache
 from opsagent.gate.guards import places
 from opsagent.gate.guards.paths import UNKNOWN, normal
 from opsagent.gate.trace import MAX_DEPTH, Trace
+from opsagent.gate.words import words
 
 Checker = Callable[[tuple[str, ...], Trace], None]
 """Looks at argv (program name first, folders removed) and adds findings."""
@@ -92,6 +93,8 @@ def check(argv: Sequence[str], t: Trace) -> None:
     if ((len(words) == 2 and words[1] in ("--version", "--help")) or subcommand) and name not in NO_HELP:
         t.say("R0", "help", f"{name} only tells about itself")
         return
+    if name not in MAY_HOLD:
+        operators(words[1:], t)
     t.depth += 1
     try:
         checker((name, *words[1:]), t)
@@ -99,6 +102,8 @@ def check(argv: Sequence[str], t: Trace) -> None:
         t.depth -= 1
 
 
+MAY_HOLD = words("argv", "may hold operators")
+"""Programs of which a lone operator may be a value, or whose wrapped command is looked at by itself."""
 SUBCOMMANDS = frozenset(
     {"docker", "podman", "uv", "pip", "hf", "huggingface-cli", "kubectl", "systemctl", "conda", "helm"}
 )

@@ -158,6 +158,10 @@ def _write_sysfs(call: Call, t: Trace) -> None:
             )
         elif not place.startswith("/sys/"):
             t.say("R3", "sysfs.elsewhere", f"{place} is not under /sys")
+        elif re.fullmatch(
+            r"/sys/(power|block|fs|firmware)/.*|/sys/.*/(delete|cgroup\.kill)|/sys/devices/system/memory/.*", place
+        ):
+            t.say("R3", "sysfs.host", f"writes {place}: power, disks, memory or control groups")
         elif DRIVER_FILES.fullmatch(place):
             t.say("R3", "sysfs.driver", f"writes {place}: binds, unbinds or removes a device")
         else:

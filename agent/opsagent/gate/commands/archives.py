@@ -6,7 +6,7 @@ import posixpath
 import re
 import shlex
 
-from opsagent.gate.argv import Checker
+from opsagent.gate.argv import Checker, operators
 from opsagent.gate.commands.simple import apply, parse, unknown
 from opsagent.gate.commands.tables import rules
 from opsagent.gate.guards import paths, places
@@ -21,6 +21,7 @@ def tar(argv: tuple[str, ...], t: Trace) -> None:
     parsed = rules("tar").parse(words)
     unknown(parsed, "tar", t, "R3")
     apply(parsed.given, "tar", t)
+    operators(parsed.operands, t)
     archives = parsed.values("-f", "--file")
     folder = (parsed.values("-C", "--directory") or ["."])[-1]
     if any(":" in each.split("/")[0] for each in archives):
@@ -159,8 +160,16 @@ def ssh_options(words: list[str], t: Trace) -> list[str]:
     return words
 
 
+WRITES = re.compile(r"--(del|remove|force|inplace|ignore-errors)")
+"""Options of rsync that matter only when it writes."""
+
+
 def rsync(argv: tuple[str, ...], t: Trace) -> None:
-    parsed = parse(argv, rules("rsync"), t, doubt="R3")
+    parsed = rules("rsync").parse(argv[1:])
+    dry = parsed.has("-n", "--dry-run", "--list-only")
+    unknown(parsed, "rsync", t, "R3")
+    apply([each for each in parsed.given if not (dry and WRITES.match(each.name))], "rsync", t)
+    operators(parsed.operands, t)
     for each in parsed.values("-e", "--rsh"):
         try:
             words = shlex.split(each)
@@ -172,7 +181,7 @@ def rsync(argv: tuple[str, ...], t: Trace) -> None:
         else:
             t.say("R3", "rsync.shell", f"rsync runs {each!r}")
     words = parsed.operands
-    dry = parsed.has("-n", "--dry-run", "--list-only") or len(words) < 2
+    dry = dry or len(words) < 2
     for each in words[:-1] if len(words) > 1 else words:
         if not REMOTE.fullmatch(each):
             paths.read(t, each, recursive=True)

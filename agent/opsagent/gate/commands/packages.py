@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import urlsplit
 
 from opsagent.gate.argv import Checker, check
 from opsagent.gate.commands.services import GUARDS
 from opsagent.gate.commands.simple import parse
 from opsagent.gate.commands.tables import entries, rules, verb_of
+from opsagent.gate.grammar import Parsed
 from opsagent.gate.guards import paths
+from opsagent.gate.guards.urls import HUBS, local
 from opsagent.gate.trace import Trace
 
 SYSTEM = re.compile(
@@ -90,10 +93,19 @@ def pip(argv: tuple[str, ...], t: Trace) -> None:
         f"pip.{verb if verb in entry.verbs else 'unknown-verb'}" if tier != "R0" else "read",
         f"pip {verb}".strip(),
     )
+    _indexes(parsed, t)
     if verb in ("install", "download", "wheel"):
         _requirements(parsed.operands[1:], t)
     elif verb == "uninstall":
         t.say("R2", "pip.uninstall", "removes packages of an environment")
+
+
+def _indexes(parsed: Parsed, t: Trace) -> None:
+    """Where packages come from: an index that we do not know runs its code here."""
+    for each in parsed.values("-i", "--index-url", "--default-index", "-f", "--find-links"):
+        host = (urlsplit(each).hostname or "") if "://" in each else ""
+        if host and not HUBS.fullmatch(host) and not local(host):
+            t.say("R3", "package.index", f"{host} is not an index that we know")
 
 
 def _requirements(words: list[str], t: Trace) -> None:
@@ -109,6 +121,7 @@ def uv(argv: tuple[str, ...], t: Trace) -> None:
     tier = entry.verbs.get(verb, "R3") if verb else "R0"
     if parsed.has("-V"):
         tier = "R0"
+    _indexes(parsed, t)
     t.say(
         tier,
         f"uv.{verb.replace('/', '-') if verb in entry.verbs else 'unknown-verb'}" if tier != "R0" else "read",

@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import ast
-from importlib.resources import files
 
 from opsagent.gate.argv import Checker, check
 from opsagent.gate.commands.shells import fetched, opaque, text
 from opsagent.gate.guards import paths
 from opsagent.gate.trace import Trace
+from opsagent.gate.words import words
 
-
-def words(section: str) -> frozenset[str]:
-    """A list of gate/data/python.words."""
-    text = (files("opsagent.gate") / "data" / "python.words").read_text(encoding="utf-8")
-    body = text.split(f"\n{section}:\n")[1]
-    lines = body.split("\n")
-    end = next((i for i, line in enumerate(lines) if line and not line.startswith(" ")), len(lines))
-    return frozenset(" ".join(lines[:end]).split())
-
-
-MODULES, FUNCTIONS, METHODS, DATA = (words(each) for each in ("modules", "functions", "methods", "data"))
+MODULES, FUNCTIONS, METHODS, DATA = (words("python", each) for each in ("modules", "functions", "methods", "data"))
 NODES = (
     ast.Module, ast.Expr, ast.Import, ast.ImportFrom, ast.alias, ast.Assign, ast.Name, ast.Load, ast.Store,
     ast.Constant, ast.Attribute, ast.Call, ast.keyword, ast.BinOp, ast.operator, ast.UnaryOp, ast.unaryop,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from opsagent.gate.argv import Checker, check, known
+from opsagent.gate.argv import Checker, check, known, operators
 from opsagent.gate.guards import paths
 from opsagent.gate.trace import Trace
 
@@ -237,6 +237,7 @@ def source(argv: tuple[str, ...], t: Trace) -> None:
 
 
 def quiet(argv: tuple[str, ...], t: Trace) -> None:
+    operators([word for word in argv[1:] if word not in ("<", ">")], t)
     t.say("R0", "read", f"{argv[0]} changes nothing that lasts")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from opsagent.gate.argv import Checker, check, known
+from opsagent.gate.argv import Checker, check, known, operators
 from opsagent.gate.commands.find import wanted_name
 from opsagent.gate.commands.simple import apply, unknown
 from opsagent.gate.commands.tables import entries, rules
@@ -143,6 +143,7 @@ def command(argv: tuple[str, ...], t: Trace) -> None:
     """The shell's own `command`, `builtin`, `exec`: `command -v X` only looks."""
     parsed = _own(argv, t)
     if parsed.has("-v", "-V") and argv[0] == "command":
+        operators(parsed.operands, t)
         t.say("R0", "read", "looks for a program")
     elif not parsed.operands:
         t.say("R3", "argv.empty", "no command")

@@ -18,6 +18,12 @@ PROBED = re.compile(
 )
 SHORT = re.compile(r"([a-z0-9-]{1,16}\.){1,3}[a-z0-9-]{2,16}")
 """A name that can hardly carry anything out."""
+CHANGING = re.compile(
+    r"/(flush_cache|abort_request|(pause|continue)_generation|(start|stop)_(profile|expert_.*)|(release|resume)_memory_occupation|"
+    r"update_weights.*|init_weights.*|(un)?load_lora.*|set_internal_state|configure_logging|open_session|close_session|shutdown|quit.*|"
+    r"reload|restart|stop|kill|delete|reset|drain|exit|terminate|destroy|remove|suspend)(/|$)",
+    re.IGNORECASE,
+)
 INFERENCE = re.compile(
     r"/(v1/(chat/completions|completions|embeddings|rerank|score|responses|models|tokenize|detokenize)|generate|encode|classify|tokenize|detokenize)/?"
 )
@@ -55,6 +61,8 @@ def fetch(t: Trace, url: str, *, method: str = "GET", body: bool = False) -> Non
     if any(c in host for c in "{}[]*$") and not host.startswith("["):
         t.say("R2", "url.pattern", f"{host} is a pattern")
     at_home = local(host)
+    if CHANGING.search(parts.path):
+        t.say("R2", "url.change", f"{parts.path} changes a running service, whatever the method")
     if method in ("GET", "HEAD", "OPTIONS") and not body:
         probe = PROBED.fullmatch(parts.path) and not parts.query and not parts.username and SHORT.fullmatch(host)
         if at_home or HUBS.fullmatch(host) or (probe and parts.port):
@@ -63,5 +71,7 @@ def fetch(t: Trace, url: str, *, method: str = "GET", body: bool = False) -> Non
             t.say("R2", "url.foreign", f"asks {host}, a host that we do not know: a request can carry things out")
     elif at_home and method == "POST" and INFERENCE.fullmatch(parts.path):
         t.say("R0", "url.inference", f"asks the model server at {host}")
+    elif at_home and CHANGING.search(parts.path):
+        return
     else:
-        t.say("R2" if at_home else "R3", "url.change", f"{method} {host}{parts.path} can change something there")
+        t.say("R3", "url.change", f"{method} {host}{parts.path} can change something there")
