@@ -11,6 +11,7 @@ from opsagent_lab.engine.probe_files import probe_file
 from opsagent_lab.engine.probe_job import probe_job
 from opsagent_lab.engine.probe_model import probe_model_files
 from opsagent_lab.engine.probe_net import probe_net, probe_procs
+from opsagent_lab.engine.probe_preflight import probe_preflight
 from opsagent_lab.program import Process
 
 Probe = Callable[[Process, dict[str, Any]], dict[str, Any]]
@@ -30,6 +31,7 @@ PROBES: dict[str, Probe] = {
     "job": probe_job,
     "model_files": probe_model_files,
     "net": probe_net,
+    "preflight": probe_preflight,
     "procs": probe_procs,
     "venv": probe_venv,
     "venvs": probe_venvs,
