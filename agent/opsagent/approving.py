@@ -10,6 +10,7 @@ from opsagent.call import Call
 from opsagent.gate import Gate, Mode, Policy
 from opsagent.gate.approvals import read_file
 from opsagent.gate.facts import FactSource, HostFacts, NoFacts
+from opsagent.gate.preview import diff_of
 from opsagent.journal.state import RunState
 from opsagent.protocols import Approver
 from opsagent.runbook.model import Runbook
@@ -38,6 +39,7 @@ def gate_for(wish: Wish, run_id: str, state: Callable[[], RunState]) -> Gate:
         run=run_id,
         owned=lambda host: owned_paths(state(), host),
         written=written_hosts(state()),
+        preview=lambda call: diff_of(call, places.open(call.role)) if call.role and call.host else "",
         pre_approved=read_file(Path(wish.approve_file)) if wish.approve_file else frozenset(),
     )
 

@@ -54,6 +54,9 @@ def test_stopping_a_server() -> None:
     assert tier("stop_server", theirs, declared=True) == "R2"
     assert tier("stop_server", {"server": "sglang-old.service"}) == "R2"
     assert tier("stop_server", {"server": {"unit": "sglang.service"}}) == "R3"
+    lie = {"server": {"unit": "opsagent-7f3a-c5", "pid": 4121}}
+    assert tier("stop_server", lie, Facts({"pid:4121": {"unit": "nginx.service"}}, run="7f3a")) == "R3"
+    assert tier("stop_server", lie, Facts({"pid:4121": {"unit": "session-3.scope"}}, run="7f3a")) == "R1"
     assert tier("stop_server", {"pid": 7}, Facts({"pid:7": {"unit": "opsagent-7f3a-c5.service"}}, run="7f3a")) == "R1"
 
 

@@ -42,6 +42,8 @@ class Gate:
     written: set[str] = field(default_factory=set)
     """Hosts to which this run has written."""
     now: Callable[[], datetime] = _now
+    preview: Callable[[Call], str] = lambda _call: ""
+    """The change that a call would make, as a diff for the person who is asked."""
     tainted: bool = False
     """Output of an untrusted source was read: undeclared writes need a person, and grants beyond one call do not hold."""
     grants: list[Grant] = field(default_factory=list)
@@ -123,7 +125,7 @@ class Gate:
             asking()
         if ruling == "waits" or self.approver is None:
             return Decision("wait", "nobody")
-        decision = self.approver.decide(call, verdict, rollback=rollback, diff=diff)
+        decision = self.approver.decide(call, verdict, rollback=rollback, diff=diff or self.preview(call))
         self._grant(call, verdict, decision, args)
         return decision
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from opsagent.call import Call
 from opsagent.gate.guards import paths, places
-from opsagent.gate.guards.servers import is_ours, named, port_allowed
+from opsagent.gate.guards.servers import is_ours, named, port_allowed, process_words
 from opsagent.gate.guards.variables import assign
 from opsagent.gate.trace import Trace
 
@@ -118,6 +118,15 @@ def _flags(flags: list[str], t: Trace) -> None:
 
 def _stop(call: Call, t: Trace) -> None:
     server = call.args.get("server") or call.args
+    known = (
+        {key: server.get(key) for key in ("unit", "pid", "port", "url") if server.get(key)}
+        if isinstance(server, dict)
+        else server
+    )
+    t.effect(f"stops {known or 'a server that is not named'}")
+    if isinstance(server, dict) and isinstance(server.get("pid"), int):
+        t.fact(f"pid:{server['pid']}", f"pid {server['pid']} is not ours")
+        t.effect(f"ends {process_words(t, server['pid'])}")
     if call.rollback and call.declared and is_ours(t, server):
         t.say("R1", "stop.own", "stops the server that this run started")
     elif is_ours(t, server):

@@ -24,10 +24,20 @@ def is_ours(t: Trace, server: Any) -> bool:
     if not isinstance(server, dict):
         return False
     unit = server.get("unit") or (server.get("server") if isinstance(server.get("server"), str) else "")
-    if unit:
-        return own_unit(t, str(unit))
     pid = server.get("pid")
+    if unit:
+        return own_unit(t, str(unit)) and not (isinstance(pid, int) and _elsewhere(t, pid))
     return isinstance(pid, int) and process_ours(t, pid)
+
+
+SESSION = re.compile(r"|.*\.scope|sshd?(@.*)?\.service|user@.*\.service|pve-container@.*\.service|lxc.*")
+
+
+def _elsewhere(t: Trace, pid: int) -> bool:
+    """Whether a process is known to live in a service that is not ours (jobs without systemd live in a session)."""
+    fact = t.fact(f"pid:{pid}", f"pid {pid} belongs to that unit")
+    unit = str(fact.get("unit", "")) if isinstance(fact, dict) else ""
+    return not own_unit(t, unit) and SESSION.fullmatch(unit) is None
 
 
 def named(t: Trace, server: Any) -> bool:
