@@ -30,7 +30,7 @@ def is_ours(t: Trace, server: Any) -> bool:
     return isinstance(pid, int) and process_ours(t, pid)
 
 
-SESSION = re.compile(r"|.*\.scope|sshd?(@.*)?\.service|user@.*\.service|pve-container@.*\.service|lxc.*")
+SESSION = re.compile(r"|(session-.*|init)\.scope|sshd?(@.*)?\.service|user@.*\.service|pve-container@.*\.service|lxc.*")
 
 
 def _elsewhere(t: Trace, pid: int) -> bool:
