@@ -176,6 +176,14 @@ def test_a_program_that_was_missing_is_looked_for_again() -> None:
     gate.recheck(wanted, gate.judge(wanted))
 
 
+def test_environments_under_an_allowed_root_may_be_used() -> None:
+    policy = Policy(roots=("/data/envs", "/tmp"))
+    assert Gate(policy).judge(call("/data/envs/sglang/bin/python", "--version")).tier == "R0"
+    assert Gate(policy).judge(call("/data/envs/sglang/bin/ls")).tier == "R3"
+    assert Gate(policy).judge(call("/tmp/sglang/bin/python", "--version")).tier == "R3"
+    assert Gate(Policy()).judge(call("/data/envs/sglang/bin/python", "--version")).tier == "R3"
+
+
 def test_without_a_host_everything_is_assumed_and_said() -> None:
     verdict = Gate(Policy()).judge(call("cat", "/etc/hosts"))
     assert verdict.tier == "R0"

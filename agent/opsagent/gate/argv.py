@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from opsagent.gate.guards import places
 from opsagent.gate.guards.paths import UNKNOWN, normal
+from opsagent.gate.policy import under
 from opsagent.gate.trace import MAX_DEPTH, Trace
 from opsagent.gate.words import words
 
@@ -27,6 +28,8 @@ TRUSTED = (
 )
 ENVIRONMENT = re.compile(r"/(opt|srv|usr/local|root)(/[^/]+)*/s?bin/[^/]+")
 """Where serving environments live: only known programs of such an environment may be run from there."""
+SHARED = ("/tmp", "/var/tmp")
+"""Roots to which everybody can write: no program is run from there."""
 ENVIRONMENT_PROGRAMS = re.compile(
     r"(python|pip)[0-9.]*|uv|uvx|hf|huggingface-cli|sglang|nvcc|ninja|py-spy|nvidia-smi|transformers"
 )
@@ -137,12 +140,12 @@ def _program(word: str, t: Trace) -> str | None:
             return base
     else:
         path = word
-    if not _trusted(str(path), base):
+    if not _trusted(str(path), t):
         t.say("R3", "program.untrusted-place", f"{path} is not where the system keeps {base}")
     return base
 
 
-def _trusted(path: str, base: str) -> bool:
+def _trusted(path: str, t: Trace) -> bool:
     place = normal(path) if path.startswith("/") else ""
     if not place or place != path.replace("//", "/"):
         return False
@@ -150,7 +153,10 @@ def _trusted(path: str, base: str) -> bool:
         return True
     if re.fullmatch(r"/usr/(lib|libexec|share)/.*", place) or places.SECRET.fullmatch(place):
         return False
-    return bool(ENVIRONMENT.fullmatch(place) and ENVIRONMENT_PROGRAMS.fullmatch(posixpath.basename(place)))
+    known_place = ENVIRONMENT.fullmatch(place) or any(
+        under(place, root) for root in t.policy.roots if root not in SHARED
+    )
+    return bool(known_place and ENVIRONMENT_PROGRAMS.fullmatch(posixpath.basename(place)))
 
 
 BUILTINS = frozenset({"eval", "exec", "source", ".", "command", "builtin", "type", "cd", "export", "ulimit", "umask", "set",

@@ -219,7 +219,7 @@ def _create(call: Call, t: Trace) -> None:
             found = True
         elif isinstance(value, str) and key in SOURCES and value.startswith("/"):
             paths.read(t, value)
-    _interpreter({"env": call.args.get("env")}, t)
+    _interpreter(call.args, t)
     if not found:
         t.say("R2", "create.no-path", "where it writes is not said")
     t.say("R1", f"{call.tool}.create", f"{call.tool} makes a new folder and fetches pinned content")
