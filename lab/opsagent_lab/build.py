@@ -144,6 +144,8 @@ def _furnish(world: World, host: SimHost, machine: Machine, programs: Registry) 
     ):  # fmt: skip
         files.mkdir(folder, parents=True)
     files.mkdir("/tmp", mode=0o1777)
+    for name, minor in (("null", 3), ("zero", 5), ("urandom", 9)):
+        files.put(f"/dev/{name}", Node("char", 0o666, device=(1, minor)))
     for short in ("bin", "sbin"):
         files.symlink(f"usr/{short}", f"/{short}")
     for name in programs:

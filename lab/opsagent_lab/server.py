@@ -108,7 +108,6 @@ class LabServer:
                     "127.0.0.1",
                     0,
                     server_host_keys=[key],
-                    process_factory=self._process_factory(name),
                     encoding=None,
                     allow_scp=False,
                     compression_algs=None,
@@ -143,12 +142,6 @@ class LabServer:
     def _session_factory(self, name: str) -> Callable[[], asyncssh.SSHServer]:
         return lambda: _Account(self, name)
 
-    def _process_factory(self, name: str) -> Callable[[asyncssh.SSHServerProcess[bytes]], None]:
-        def accept(channel: asyncssh.SSHServerProcess[bytes]) -> None:
-            _Command(self, self.world.host(name), channel).begin()
-
-        return accept
-
 
 async def _down(relay: Relay) -> None:
     relay.down()
@@ -174,8 +167,19 @@ class _Account(asyncssh.SSHServer):
 
     def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
         self.conn = conn
-        conn.set_extra_info(account=self)
         self.refused = self.server.faults.active("refuse-auth", self.name)
+
+    def session_requested(self) -> Any:
+        """One channel: refused as sshd does when the link has too many."""
+        if self.sessions >= MAX_SESSIONS:
+            raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, "Connect failed")
+        self.sessions += 1
+        channel = self.conn.create_server_channel(encoding=None)
+        session: asyncssh.SSHServerProcess[bytes] = asyncssh.SSHServerProcess(self._accept, None, 3, False)
+        return channel, session
+
+    def _accept(self, channel: asyncssh.SSHServerProcess[bytes]) -> None:
+        _Command(self.server, self.server.world.host(self.name), channel, self).begin()
 
     def begin_auth(self, username: str) -> bool:
         if not self.refused:
@@ -198,8 +202,10 @@ class _Account(asyncssh.SSHServer):
 class _Command:
     """One exec request: its thread, its streams, its end."""
 
-    def __init__(self, server: LabServer, host: SimHost, channel: asyncssh.SSHServerProcess[bytes]) -> None:
-        self.server, self.host, self.channel = server, host, channel
+    def __init__(
+        self, server: LabServer, host: SimHost, channel: asyncssh.SSHServerProcess[bytes], account: _Account
+    ) -> None:
+        self.server, self.host, self.channel, self.account = server, host, channel, account
         self.stdin = Pipe(limit=READ_AHEAD)
         self.gone = False
 
@@ -207,21 +213,15 @@ class _Command:
         text = self.channel.command
         if text is None or self.channel.subsystem or self.channel.get_terminal_type():
             self.channel.stderr.write(b"This host takes commands only.\n")
+            self.account.sessions -= 1
             self.channel.exit(1)
             return
-        account: _Account | None = self.channel.get_extra_info("account")
-        if account is not None:
-            account.sessions += 1
-            if account.sessions > MAX_SESSIONS:
-                account.sessions -= 1
-                self.channel.close()
-                return
         when = self.server.faults.command(self.host.name, text)
         if when == "before":
             self.server.cut(self.host.name)
             return
         reader = asyncio.ensure_future(self._read())
-        thread = threading.Thread(target=self._run, args=(text, when, reader, account), daemon=True)
+        thread = threading.Thread(target=self._run, args=(text, when, reader), daemon=True)
         thread.start()
         if when == "during":
             self.server.cut(self.host.name)
@@ -236,7 +236,7 @@ class _Command:
         if self.channel.is_closing():
             self.gone = True
 
-    def _run(self, text: str, when: str | None, reader: asyncio.Future[None], account: _Account | None) -> None:
+    def _run(self, text: str, when: str | None, reader: asyncio.Future[None]) -> None:
         world = self.server.world
         env = {"HOME": "/root", "USER": "root", "LOGNAME": "root", "SHELL": "/bin/bash", "LANG": "C"}
         env |= {"PATH": processes.DEFAULT_PATH, "PWD": "/root", "SSH_CONNECTION": "127.0.0.1 50000 127.0.0.1 22"}
@@ -260,12 +260,11 @@ class _Command:
         if world.closing or self.server.thread is None:
             return
         with contextlib.suppress(RuntimeError):
-            self.server.loop.call_soon_threadsafe(self._finish, code, reader, account)
+            self.server.loop.call_soon_threadsafe(self._finish, code, reader)
 
-    def _finish(self, code: int, reader: asyncio.Future[None], account: _Account | None) -> None:
+    def _finish(self, code: int, reader: asyncio.Future[None]) -> None:
         reader.cancel()
-        if account is not None:
-            account.sessions -= 1
+        self.account.sessions -= 1
         with contextlib.suppress(Exception):
             self.channel.exit(code)
 

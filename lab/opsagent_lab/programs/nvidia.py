@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from opsagent_lab import modules
 from opsagent_lab.clock import stamp
-from opsagent_lab.gpu_access import Problem, access
-from opsagent_lab.program import Process, Registry
+from opsagent_lab.gpu_access import GpuAccess, Problem, access
+from opsagent_lab.program import Exit, Process, Registry
 from opsagent_lab.programs.options import read
 from opsagent_lab.state import Gpu, Node, SimProcess
 
@@ -40,7 +41,7 @@ def _smi(process: Process) -> int:
         process.write_out(words)
         return code
     process.sleep(0.4)
-    args = process.args
+    args, seen = _chosen(process, seen)
     query = next((a for a in args if a.startswith("--query")), "")
     if query.startswith("--query-gpu="):
         return _query(process, seen.gpus, query.partition("=")[2], args)
@@ -57,12 +58,36 @@ def _smi(process: Process) -> int:
             process.write_out(f"GPU{i}\t" + "\t".join(" X " if i == j else link for j in range(len(seen.gpus))) + "\n")
         return 0
     if args:
-        process.write_out(
-            f"Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n\nOption {args[0]} is "
-            f"not recognized.\n"
-        )
+        process.write_out("Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n\n")
         return 2
     return _table(process, seen.gpus)
+
+
+_KNOWN = re.compile(r"--(query-gpu|query-compute-apps|format)=.*|-L|--list-gpus|topo|-m|--matrix")
+
+
+def _chosen(process: Process, seen: GpuAccess) -> tuple[list[str], GpuAccess]:
+    """The arguments without `-i N`, and the cards that it leaves. Ends with 2 for an unknown option."""
+    args: list[str] = []
+    todo = [part for a in process.args for part in (a.split("=", 1) if a.startswith(("--id=", "-i=")) else [a])]
+    while todo:
+        word = todo.pop(0)
+        if word in ("-i", "--id") and todo:
+            wanted = todo.pop(0).split(",")
+            gpus = [g for n, g in enumerate(seen.gpus) if str(n) in wanted or g.uuid in wanted or g.pci in wanted]
+            if not gpus:
+                process.write_out("No devices were found\n")
+                raise Exit(6)
+            seen = replace(seen, gpus=gpus)
+        elif _KNOWN.fullmatch(word):
+            args.append("-L" if word == "--list-gpus" else word)
+        else:
+            process.write_out(
+                "Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n\n"
+                f"Option {word} is not recognized. Please run 'nvidia-smi -h'.\n\n"
+            )
+            raise Exit(2)
+    return args, seen
 
 
 def _holders(process: Process, gpu: Gpu) -> list[SimProcess]:
@@ -230,9 +255,9 @@ def _error(process: Process, text: str) -> int:
 
 
 def _lspci(process: Process) -> int:
-    letters = "".join(a.removeprefix("-") for a in process.args if a.startswith("-") and a[1:2] not in ("d", "s"))
-    vendor = next((process.args[i + 1] for i, a in enumerate(process.args) if a == "-d"), "")
-    slot = next((process.args[i + 1] for i, a in enumerate(process.args) if a.endswith("s") and a.startswith("-")), "")
+    options = read(process, "nkvDmtxbPQ", "ds")
+    letters = "".join(letter * len(values) for letter, values in options.given.items())
+    vendor, slot = options.last("d"), options.last("s")
     for device in process.world.machine(process.host).pci:
         ids = f"{device.vendor.removeprefix('0x')}:{device.device.removeprefix('0x')}"
         if vendor and not ids.startswith(vendor):
@@ -263,11 +288,21 @@ def _lsmod(process: Process) -> int:
 
 def _modprobe(process: Process) -> int:
     host = process.host
-    if "-c" in process.args or "--showconfig" in process.args:
+    known = {
+        "showconfig": "c",
+        "show-config": "c",
+        "remove": "r",
+        "verbose": "v",
+        "quiet": "q",
+        "dry-run": "n",
+        "first-time": "f",
+    }
+    options = read(process, "crvqnabfi", "", known)
+    if "c" in options:
         process.write_out("".join(modules.modprobe_files(host).values()))
         return 0
-    remove = any(a in ("-r", "--remove") for a in process.args)
-    for name in [a for a in process.args if not a.startswith("-")]:
+    remove = "r" in options
+    for name in options.operands:
         if host.parent:
             process.write_err(f"modprobe: FATAL: Module {name} not found in directory /lib/modules/{host.kernel}\n")
             return 1

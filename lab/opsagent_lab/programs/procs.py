@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from opsagent_lab.clock import stamp
 from opsagent_lab.program import Process, Registry
+from opsagent_lab.programs.options import read
 from opsagent_lab.state import SimProcess
 from opsagent_lab.views import comm
 
@@ -142,15 +143,18 @@ def _kill(process: Process) -> int:
 
 
 def _ss(process: Process) -> int:
-    listening = any("l" in a for a in process.args if a.startswith("-") and not a.startswith("--"))
-    head = not any("H" in a for a in process.args if a.startswith("-"))
-    owner = any("p" in a for a in process.args if a.startswith("-"))
-    port = next((a.partition(":")[2] for a in process.args if "sport" in a), "")
+    long = {"listening": "l", "tcp": "t", "udp": "u", "numeric": "n", "processes": "p", "no-header": "H", "all": "a",
+            "extended": "e", "info": "i", "memory": "m", "oneline": "O", "ipv4": "4", "ipv6": "6"}  # fmt: skip
+    options = read(process, "ltunpHaeimO46rsx", "", long, code=255)
+    listening, head, owner = "l" in options or "a" in options, "H" not in options, "p" in options
+    port = next((a.rpartition(":")[2] for a in options.operands if ":" in a), "").strip(" ()\"'")
     if head:
         process.write_out(
             "State  Recv-Q Send-Q Local Address:Port  Peer Address:Port" + ("Process" if owner else "") + "\n"
         )
     if not listening:
+        return 0
+    if "u" in options and "t" not in options:
         return 0
     for sim in sorted(list(process.host.processes.values()), key=lambda s: s.pid):
         for address, number in sim.ports:

@@ -47,6 +47,7 @@ def _getconf(process: Process) -> int:
 
 
 def _nproc(process: Process) -> int:
+    read(process, "", "", {"all": "a", "ignore=": "i"})
     process.write_out(f"{process.host.cpus}\n")
     return 0
 
@@ -68,7 +69,13 @@ def _whoami(process: Process) -> int:
 
 
 def _date(process: Process) -> int:
-    form = next((a[1:] for a in process.args if a.startswith("+")), "%a %b %d %H:%M:%S UTC %Y")
+    options = read(
+        process, "uR", "dI", {"utc": "u", "universal": "u", "date=": "d", "iso-8601?": "I", "rfc-3339=": "I"}
+    )
+    form = next((a[1:] for a in options.operands if a.startswith("+")), "")
+    if (options.operands and not form) or "d" in options:
+        return process.fail(f"invalid date '{options.last('d') or options.operands[0]}'")
+    form = form or ("%Y-%m-%dT%H:%M:%S+00:00" if "I" in options else "%a %b %d %H:%M:%S UTC %Y")
     process.write_out(stamp(process.now, form.replace("%s", str(int(process.now)))) + "\n")
     return 0
 
@@ -86,14 +93,10 @@ def _sleep(process: Process) -> int:
 
 def _env(process: Process) -> int:
     args, env = list(process.args), dict(process.env)
-    while args and args[0] in ("-i", "-u", "--"):
-        flag = args.pop(0)
-        if flag == "-i":
-            env = {}
-        elif flag == "-u" and args:
-            env.pop(args.pop(0), None)
-        else:
-            break
+    options = read(process, "i", "u", {"ignore-environment": "i", "unset=": "u"}, code=125, intermixed=False)
+    args, env = list(options.operands), {} if "i" in options else env
+    for name in options.given.get("u", []):
+        env.pop(name, None)
     while args and "=" in args[0]:
         name, _, value = args.pop(0).partition("=")
         env[name] = value
@@ -109,14 +112,14 @@ def _launch(process: Process, argv: list[str], env: dict[str, str]) -> int:
     except NotRunnable as problem:
         words = "No such file or directory" if problem.code == 127 else problem.words
         process.write_err(
-            f"{process.name}: ‘{argv[0]}’: {words}\n" if process.name == "env" else _failed(process, argv[0], words)
+            f"{process.name}: '{argv[0]}': {words}\n" if process.name == "env" else _failed(process, argv[0], words)
         )
         return problem.code
     return process.run(argv, env=env)
 
 
 def _failed(process: Process, name: str, words: str) -> str:
-    return f"{process.name}: failed to run command ‘{name}’: {words}\n"
+    return f"{process.name}: failed to run command '{name}': {words}\n"
 
 
 def _seconds(text: str) -> float:
@@ -196,9 +199,17 @@ def _ldd(process: Process) -> int:
 
 
 def _free(process: Process) -> int:
+    long = {"bytes": "b", "kibi": "k", "mebi": "m", "gibi": "g", "human": "h", "total": "t", "wide": "w"}
+    options = read(process, "bkmghtw", "sc", long)
+    held = sum(p.rss_mib for p in list(process.host.processes.values()))
     total = process.host.memory_mib
+    used = min(total, total // 16 + held)
+    cache = (total - used) // 3
+    unit = {"b": 1 << 20, "m": 1, "g": 1 / 1024}.get(next((k for k in "bmg" if k in options), "k"), 1024)
+    row = [total, used, total - used - cache, 12, cache, total - used]
+    cells = [f"{v / 1024:.1f}Gi" if "h" in options else str(int(v * unit)) for v in row]
     process.write_out("               total        used        free      shared  buff/cache   available\n")
-    process.write_out(f"Mem:    {total} {total // 8} {total // 2} 12 {total // 3} {total * 3 // 4}\nSwap:   0 0 0\n")
+    process.write_out("Mem:    " + "".join(f"{c:>12}" for c in cells) + f"\nSwap:   {0:>12}{0:>12}{0:>12}\n")
     return 0
 
 

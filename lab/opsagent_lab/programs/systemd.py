@@ -9,7 +9,7 @@ from opsagent_lab import units
 from opsagent_lab.clock import stamp
 from opsagent_lab.machines import reboot
 from opsagent_lab.processes import NotRunnable, which
-from opsagent_lab.program import Process, Registry
+from opsagent_lab.program import Exit, Process, Registry
 from opsagent_lab.state import Unit
 
 _NO_SYSTEMD = (
@@ -19,10 +19,13 @@ _NO_SYSTEMD = (
 _SIGNALS = {"TERM": 15, "KILL": 9, "INT": 2, "HUP": 1, "QUIT": 3}
 
 
-def _options(args: list[str], takes: tuple[str, ...]) -> tuple[dict[str, list[str]], list[str]]:
+def _options(
+    process: Process, takes: tuple[str, ...], flags: tuple[str, ...]
+) -> tuple[dict[str, list[str]], list[str]]:
+    """Options with a value (`takes`) and without (`flags`), and the other words. Ends with 1 for an unknown option."""
     given: dict[str, list[str]] = {}
     words: list[str] = []
-    todo = list(args)
+    todo = list(process.args)
     while todo:
         word = todo.pop(0)
         if word == "--":
@@ -32,7 +35,18 @@ def _options(args: list[str], takes: tuple[str, ...]) -> tuple[dict[str, list[st
         if name in takes:
             given.setdefault(name, []).append(value if equals else (todo.pop(0) if todo else ""))
         elif word.startswith("-") and len(word) > 1:
-            given.setdefault(name, []).append(value)
+            short = [f"-{letter}" for letter in word[1:]] if not word.startswith("--") else [name]
+            if word[:2] in takes and not word.startswith("--"):
+                given.setdefault(word[:2], []).append(word[2:].removeprefix("="))
+                continue
+            for item in short:
+                if item not in flags:
+                    complaint = (
+                        f"unrecognized option '{item}'" if item.startswith("--") else f"invalid option -- '{item[1:]}'"
+                    )
+                    process.write_err(f"{process.name}: {complaint}\n")
+                    raise Exit(1)
+                given.setdefault(item, []).append(value)
         else:
             words.append(word)
     return given, words
@@ -56,7 +70,11 @@ def _systemctl(process: Process) -> int:
         "--kill-whom",
         "--kill-who",
     )
-    given, words = _options(process.args, takes)
+    flags = (
+        "--no-block", "--now", "--value", "--all", "-a", "--quiet", "-q", "--no-pager", "--no-legend", "--plain", "--full",
+        "-l", "--no-ask-password", "--failed", "--force", "-f", "--wait", "--system",
+    )  # fmt: skip
+    given, words = _options(process, takes, flags)
     verb, names = (words[0], words[1:]) if words else ("list-units", [])
     if verb in ("daemon-reload", "daemon-reexec"):
         return 0
@@ -223,6 +241,13 @@ def _list(process: Process) -> int:
     return 0
 
 
+_RUN_OPTIONS = (
+    "--unit", "-u", "--property", "-p", "--setenv", "-E", "--description", "--working-directory", "--quiet", "-q",
+    "--no-ask-password", "--collect", "-G", "--no-block", "--remain-after-exit", "-r", "--slice", "--uid", "--gid", "--nice",
+    "--system", "--same-dir", "-d", "--service-type",
+)  # fmt: skip
+
+
 def _systemd_run(process: Process) -> int:
     if not process.host.systemd:
         process.write_err(_NO_SYSTEMD)
@@ -233,8 +258,15 @@ def _systemd_run(process: Process) -> int:
         if word == "--":
             break
         options.append(word)
-        if word in ("-p", "-E", "-u") and args:
+        if (
+            word in ("-p", "-E", "-u", "--unit", "--property", "--setenv", "--description", "--working-directory")
+            and args
+        ):
             options[-1] = f"{word}={args.pop(0)}"
+        elif word.partition("=")[0] not in _RUN_OPTIONS:
+            kind = f"unrecognized option '{word}'" if word.startswith("--") else f"invalid option -- '{word[1:2]}'"
+            process.write_err(f"systemd-run: {kind}\n")
+            return 1
     if not args:
         process.write_err("systemd-run: Command line to execute required.\n")
         return 1
@@ -299,7 +331,39 @@ def _environment(process: Process, path: str) -> dict[str, str]:
 
 def _journalctl(process: Process) -> int:
     given, _words = _options(
-        process.args, ("-u", "--unit", "-n", "--lines", "-o", "--output", "--since", "-b", "-t", "-p")
+        process,
+        (
+            "-u",
+            "--unit",
+            "-n",
+            "--lines",
+            "-o",
+            "--output",
+            "--since",
+            "--until",
+            "-S",
+            "-U",
+            "-t",
+            "-p",
+            "-g",
+            "--grep",
+        ),
+        (
+            "-k",
+            "--dmesg",
+            "--no-pager",
+            "-b",
+            "--boot",
+            "-r",
+            "--reverse",
+            "-q",
+            "--quiet",
+            "-e",
+            "-x",
+            "--utc",
+            "-a",
+            "--all",
+        ),
     )
     unit = (given.get("-u", []) + given.get("--unit", []) or [""])[-1]
     plain = (given.get("-o", []) + given.get("--output", []) or [""])[-1] == "cat"
