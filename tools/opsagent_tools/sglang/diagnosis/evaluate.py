@@ -109,7 +109,7 @@ def _beside(scan: Scan, source: str, hit: Hit, span: int) -> Hit | None:
     When the traceback has frames, other lines count only if they belong to a traceback too: several processes write
     into one log, and what another one was doing meanwhile says nothing about this error.
     """
-    hits = scan.of(source)
+    hits = [h for h in scan.of(source) if not h.noise]
     same = [h for h in hits if h.block and h.block == hit.block]
     if same:
         return same[0]
