@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from opsagent_lab.engine.probe_download import probe_download
 from opsagent_lab.engine.probe_env import probe_venv, probe_venvs
 from opsagent_lab.engine.probe_facts import probe_facts
 from opsagent_lab.engine.probe_files import probe_file
@@ -26,6 +27,7 @@ class ProbeError(Exception):
 
 
 PROBES: dict[str, Probe] = {
+    "download": probe_download,
     "facts": probe_facts,
     "file": probe_file,
     "job": probe_job,
