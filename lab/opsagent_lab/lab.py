@@ -71,6 +71,10 @@ class Lab:
         """What is not as the scenario's oracle wants it; empty when all is well."""
         return oracle.check(self.world, self.scenario.oracle, report)
 
+    def oracle_facts(self) -> dict[str, Any]:
+        """What the oracle's expressions see as `hosts`."""
+        return facts.hosts(self.world)
+
     def snapshot(self) -> dict[str, Any]:
         """The hosts' state without times, pids and run ids: equal for runs that did the same."""
         return facts.snapshot(self.world)
