@@ -70,7 +70,11 @@ def policy_of(runbook: Runbook, wish: Wish) -> Policy:
 def written_hosts(state: RunState) -> set[str]:
     """Hosts on which a call above R0 was begun, in this run and before its resume."""
     calls = state.calls.values()
-    return {each.call.host for each in calls if "call.started" in each.events and each.verdict.get("tier") != "R0"}
+    return {
+        each.call.host
+        for each in calls
+        if each.call.host and "call.started" in each.events and each.verdict.get("tier") != "R0"
+    }
 
 
 def owned_paths(state: RunState, host: str) -> frozenset[str]:

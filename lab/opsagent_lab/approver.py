@@ -12,6 +12,8 @@ class Asked(Protocol):
     tool: str
     host: str
     args: dict[str, Any]
+    declared: bool
+    """The runbook itself says this call."""
 
 
 class Judged(Protocol):
@@ -48,13 +50,14 @@ class Rule:
 
 @dataclass
 class ScenarioApprover:
-    """The first rule that matches answers; without one the answer is yes."""
+    """The first rule that matches answers. Without one the answer is yes to what the runbook says, and no to the rest."""
 
     rules: list[Rule] = field(default_factory=list)
     asked: list[tuple[str, str, str, str]] = field(default_factory=list)
     """(tool, host, tier, answer) of each question."""
 
     def decide(self, call: Asked, verdict: Judged, *, rollback: str = "", diff: str = "") -> Answered:
-        rule = next((rule for rule in self.rules if rule.matches(call, verdict)), Rule())
+        other = Rule() if call.declared else Rule("reject", "the runbook does not say this")
+        rule = next((rule for rule in self.rules if rule.matches(call, verdict)), other)
         self.asked.append((call.tool, call.host, verdict.tier, rule.answer))
         return Answered(rule.answer, reason=rule.reason)

@@ -87,6 +87,11 @@ def test_units_of_this_run() -> None:
     assert tier("ssh_exec", {"argv": ["systemctl", "stop", "opsagent-bbbb-c5"]}) == "R2"
 
 
+def test_a_question_is_for_a_person() -> None:
+    assert tier("ask_operator", {"question": "May it go?"}, declared=True) == "R2"
+    assert tier("finish", {}) == "R0"
+
+
 def test_waiting_for_a_job_is_a_read() -> None:
     assert tier("run_job", {"job": "opsagent-7f3a-c5", "argv": None, "env": {}, "cwd": "", "log": ""}) == "R0"
     assert tier("run_job", {"argv": ["sleep", "5"], "job": "", "env": {"LD_PRELOAD": "x"}}) == "R3"

@@ -86,7 +86,8 @@ class Gate:
                 f"{call.tool}: the host changed after the approval ({', '.join(changed) or 'tier'}); nothing was executed",
                 where=call.host, hint="look again and ask again",
             )  # fmt: skip
-        self.written.add(call.host)
+        if call.host:
+            self.written.add(call.host)
 
     def taint(self) -> None:
         """Output of a tool reached a model that reads: from now on undeclared writes need a person, whatever was granted."""
@@ -145,7 +146,7 @@ class Gate:
 
     def _limits(self, call: Call, verdict: Verdict) -> None:
         """Limits that no approval lifts."""
-        if verdict.tier == "R0":
+        if verdict.tier == "R0" or not call.host:
             return
         cap = self.policy.tier_caps.get(call.host)
         if cap is not None and TIERS.index(verdict.tier) > TIERS.index(cap):

@@ -28,7 +28,7 @@ def check(call: Call, t: Trace) -> None:
     elif call.tool in CONTROL:
         t.say("R0", "control", f"{call.tool} acts on the run only")
     elif call.tool == "ask_operator":
-        t.say("R0", "control", "asks the operator a question")
+        t.say("R2", "control.ask", "asks the operator a question: only a person can answer it")
     elif call.tool in RULES:
         RULES[call.tool](call, t)
     else:
