@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,30 +23,69 @@ EXIT = {"healthy": 0, "failed": 1, "unknown": 3}
 @click.argument("log", default="-")
 @click.option("--sglang", "version", metavar="VER", help="Version of SGLang that wrote the log, when you know it.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
-def command(log: str, version: str | None, as_json: bool) -> int:
+@click.option("--learn", is_flag=True, help="Write a new signature from LOG, with its test. Needs --cause.")
+@click.option("--cause", metavar="SLUG", help="What LOG shows, for --learn (docs/causes.md has the list).")
+@click.option("--line", type=click.IntRange(min=1), help="The decisive line of LOG, for --learn.")
+def command(log: str, version: str | None, as_json: bool, learn: bool, cause: str | None, line: int | None) -> int:
     """Name the cause of a failed or sick server from LOG (- for stdin).
 
     Exit code: 0 healthy, 1 failed, 3 the log does not tell, 2 it cannot be read.
     """
-    from opsagent_tools.errors import InputError
-    from opsagent_tools.sglang.diagnosis import diagnose
+    from opsagent_tools.errors import InputError, OpsError
 
     try:
-        if log == "-":
-            found = diagnose(_chunks(sys.stdin.buffer), version=version)
-        else:
-            with Path(log).open("rb") as stream:
-                found = diagnose(_chunks(stream), version=version)
+        if learn:
+            if not cause:
+                raise InputError("--learn needs --cause SLUG", where="--learn", hint="docs/causes.md lists the causes")
+            return _learn(log, cause, line)
+        found = _diagnose(log, version)
     except OSError as error:
         reason = error.strerror or str(error)
-        return fail(
-            InputError(f"cannot read the log: {reason}", where=log, hint="name a file, or - for stdin"), as_json=as_json
-        )
+        problem = InputError(f"cannot read the log: {reason}", where=log, hint="name a file, or - for stdin")
+        return fail(problem, as_json=as_json)
+    except OpsError as error:
+        return fail(error, as_json=as_json)
     if as_json:
         click.echo(json.dumps(found.model_dump(), ensure_ascii=False))
     else:
         _print(found)
     return EXIT[found.verdict]
+
+
+def learned_folder() -> Path:
+    """Where learned signatures and their examples are kept."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "opsagent" / "learned"
+
+
+def _diagnose(log: str, version: str | None) -> Diagnosis:
+    from opsagent_tools.sglang.diagnosis import diagnose
+
+    learned = _learned()
+    if log == "-":
+        return diagnose(_chunks(sys.stdin.buffer), version=version, learned=learned)
+    with Path(log).open("rb") as stream:
+        return diagnose(_chunks(stream), version=version, learned=learned)
+
+
+def _learned() -> str:
+    path = learned_folder() / "signatures.toml"
+    return path.read_text("utf-8") if path.is_file() else ""
+
+
+def _learn(log: str, cause: str, line: int | None) -> int:
+    from opsagent_tools.sglang.diagnosis.learn import learn
+
+    data = sys.stdin.buffer.read() if log == "-" else Path(log).read_bytes()
+    known = _learned()
+    made = learn(data, cause, line=line, known=known)
+    folder = learned_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "signatures.toml").write_text(known + made.toml, "utf-8")
+    with (folder / "examples.txt").open("a", encoding="utf-8") as stream:
+        stream.write(made.example)
+    click.echo(f"learned from line {made.line}: {made.pattern}")
+    click.echo(f"  signature: {folder / 'signatures.toml'}\n  its test:  {folder / 'examples.txt'}")
+    return 0
 
 
 def _chunks(stream: BinaryIO, size: int = 1 << 20) -> Iterator[bytes]:
@@ -59,17 +99,21 @@ def _print(found: Diagnosis) -> None:
     click.echo(f"  {found.summary}")
     for line in found.evidence:
         click.echo(f"  line {line.line}: {line.text}")
+    for link in found.chain if len(found.chain) > 1 else []:
+        click.echo(f"  chain, line {link.line}: {link.type}: {link.message[:120]}")
     if found.fix.summary:
         click.echo(f"  fix: {found.fix.summary}")
     for flag, value in found.fix.flags.items():
         click.echo(f"    {flag} " + ("(remove)" if value is None else "" if value is True else str(value)))
-    for name, value in found.fix.env.items():
-        click.echo(f"    {name}={value}")
+    for name, text in found.fix.env.items():
+        click.echo(f"    {name}={text}")
     for text in found.fix.commands:
         click.echo(f"    $ {text}")
     if found.fix.version:
         click.echo(f"    move to SGLang {found.fix.version}")
     for need in found.needs:
         click.echo(f"  still to look at: {' '.join(need.argv)}  ({need.why})")
-    if len(found.also) > 0:
+    for said in found.ruled_out:
+        click.echo(f"  ruled out: {said}")
+    if found.also:
         click.echo(f"  also seen: {', '.join(found.also)}")
