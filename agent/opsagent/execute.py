@@ -365,4 +365,6 @@ def _settle(run: Run, ready: Prepared, known: CallState) -> Outcome:
             ExitCode.UNKNOWN_OUTCOME, f"{known.call.tool} ({known.call.id}) on {known.call.host} may have happened",
             "look at the host, then: opsagent approve",
         )  # fmt: skip
-    return perform(run, ready) if settled == "rerun" else _finished(run, ready.call, dict(settled), 0.0, {})
+    if isinstance(settled, str):
+        return perform(run, ready)
+    return _finished(run, ready.call, settled, 0.0, {})
