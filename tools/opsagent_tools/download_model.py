@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import posixpath
+from dataclasses import asdict
 
 from pydantic import BaseModel, Field
 
@@ -168,7 +169,7 @@ def _fetched(fetch: Fetch, args: DownloadModelArgs, began: float, *, created: bo
     return DownloadModelResult(
         repo=args.repo, path=args.path, commit=plan.commit, complete=complete, verified=complete and args.verify,
         created=created, files=len(plan.files), bytes=now.bytes,
-        attempts=[Attempt(**one.__dict__) for one in fetch.tries], stalls=stalls, refetched=refetched, bad=bad or short,
+        attempts=[Attempt(**asdict(one)) for one in fetch.tries], stalls=stalls, refetched=refetched, bad=bad or short,
         seconds=round(seconds, 1), words=words, unit=fetch.unit, log=fetch.log, cause=cause,
         summary=_summary(args, plan, complete, stalls, seconds, words),
     )  # fmt: skip
@@ -176,7 +177,7 @@ def _fetched(fetch: Fetch, args: DownloadModelArgs, began: float, *, created: bo
 
 def _verify(fetch: Fetch, files: tuple[Listed, ...] | list[Listed]) -> list[str]:
     """Names of the files that are not as the hub says; hashed on the host, as a job."""
-    wanted = {"op": "verify", "path": fetch.plan.path, "files": [one.__dict__ for one in files]}
+    wanted = {"op": "verify", "path": fetch.plan.path, "files": [asdict(one) for one in files]}
     name = fetch.next_name()
     command = ("python3", "-c", probes.script("download"), json.dumps(wanted))
     job = jobs.start(fetch.host, jobs.JobSpec(name, command, f"/var/log/opsagent/{name}.log"), fetch.ctx)
@@ -210,8 +211,8 @@ TOOL = Tool(
     name="download_model",
     description=(
         "Fetch a model repository of the hub into a folder of the host. Watched by bytes over time: a stalled transfer is "
-        "cut and resumed, then tried over plain HTTP; finished files are kept; in the end every file is hashed and a wrong one "
-        "fetched again. What is already there and right is not fetched."
+        "cut and resumed, then tried over plain HTTP; finished files are kept; in the end every file is hashed and a wrong "
+        "one fetched again. What is already there and right is not fetched."
     ),
     args=DownloadModelArgs,
     result=DownloadModelResult,

@@ -195,7 +195,8 @@ def _not_installed(
     how = f"exit {seen.exit_code}" if seen.state == "exited" else seen.state
     return InstallEnvResult(
         venv=args.venv, python=f"{args.venv}/bin/python", sglang=None, created=True, installer=installer,
-        lock=_lock_path(args), unit=job.name, log=job.log, tail=tail, blob=ctx.keep(f"{job.name}.log", whole), words=words[:400],
+        lock=_lock_path(args), unit=job.name, log=job.log, tail=tail, blob=ctx.keep(f"{job.name}.log", whole),
+        words=words[:400],
         cause=diagnose(tail.splitlines()).cause or "dependency-resolution-failed",
         summary=f"not installed ({how}): {words}"[:300],
     )  # fmt: skip
