@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import tomllib
 from dataclasses import dataclass, field, fields
 from importlib.resources import files as resources
@@ -10,11 +11,12 @@ from typing import Any, TypeVar
 
 from opsagent_lab.approver import Rule
 from opsagent_lab.faults import Fault
+from opsagent_tools.errors import InputError
 
 T = TypeVar("T")
 
 
-class ScenarioError(ValueError):
+class ScenarioError(InputError):
     """A scenario that is not there or not right."""
 
 
@@ -114,17 +116,20 @@ def load(name: str) -> Scenario:
         if not path.is_file():
             raise ScenarioError(f"no such file: {name}")
         return parse(path.stem, path.read_text(encoding="utf-8"))
+    return parse(name, _packaged(name))
+
+
+def _packaged(name: str) -> str:
     if name not in names():
-        raise ScenarioError(f"no scenario {name!r} (there are {', '.join(names())})")
-    text = (resources("opsagent_lab") / "scenarios" / f"{name}.toml").read_text(encoding="utf-8")
-    return parse(name, text)
+        near = difflib.get_close_matches(name, names(), 1)
+        hint = f"did you mean {near[0]!r}?" if near else "opsagent lab list shows them"
+        raise ScenarioError(f"no scenario {name!r} (there are {', '.join(names())})", hint=hint)
+    return (resources("opsagent_lab") / "scenarios" / f"{name}.toml").read_text(encoding="utf-8")
 
 
 def parse(name: str, text: str) -> Scenario:
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as problem:
-        raise ScenarioError(f"{name}: not TOML: {problem}") from problem
+    """`extends = "other"` begins with another scenario's tables: tables are merged, everything else is replaced."""
+    data = _tables(name, text)
     data["hosts"] = {host: _machine(f"{name}: {host}", table) for host, table in data.get("hosts", {}).items()}
     data["approver"] = [_make(Rule, rule, f"{name}: approver") for rule in data.get("approver", [])]
     data["faults"] = [_make(Fault, fault, f"{name}: faults") for fault in data.get("faults", [])]
@@ -133,6 +138,23 @@ def parse(name: str, text: str) -> Scenario:
         if host not in made.hosts:
             raise ScenarioError(f"{name}: the role {role!r} names the host {host!r}, which is not there")
     return made
+
+
+def _tables(name: str, text: str) -> dict[str, Any]:
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as problem:
+        raise ScenarioError(f"{name}: not TOML: {problem}") from problem
+    base = data.pop("extends", None)
+    return data if base is None else _merged(_tables(str(base), _packaged(str(base))), data)
+
+
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    out = dict(below)
+    for key, value in above.items():
+        old = out.get(key)
+        out[key] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return out
 
 
 def _machine(where: str, table: dict[str, Any]) -> Machine:
