@@ -145,6 +145,21 @@ def test_another_process_with_the_same_pid_voids_the_approval() -> None:
         gate.recheck(wanted, verdict)
 
 
+def test_a_script_that_is_rewritten_after_the_approval_does_not_run() -> None:
+    source = Changing(
+        {"sha:/root/fix.sh": "a" * 64, "path:/root/fix.sh": {"real": "/root/fix.sh", "exists": True, "kind": "file"}}
+    )
+    gate = Gate(Policy(), "ask", Says(), facts=lambda _call: source)
+    wanted = call("bash", "/root/fix.sh")
+    verdict = gate.judge(wanted)
+    assert verdict.tier == "R3"
+    assert gate.admit(wanted, verdict).answer == "approve"
+    gate.recheck(wanted, verdict)
+    source.facts["sha:/root/fix.sh"] = "b" * 64
+    with pytest.raises(PolicyDenied, match="changed after the approval"):
+        gate.recheck(wanted, verdict)
+
+
 def test_pid_of_another_run_is_not_ours() -> None:
     source = Changing({"pid:4121": {"name": "python3", "start": 1, "unit": "opsagent-aaaa-c2.service"}})
     gate = Gate(Policy(), facts=lambda _call: source, run="7f3a")

@@ -183,7 +183,9 @@ def _script(word: str, t: Trace) -> None:
 
 def module(name: str, rest: list[str], t: Trace) -> None:
     """`python -m NAME …`"""
-    if name in ("pip", "uv"):
+    if rest[-1:] in (["--help"], ["-h"]) and (name == "venv" or name in QUIET_MODULES):
+        t.say("R0", "help", f"{name} tells about itself")
+    elif name in ("pip", "uv"):
         check((name, *rest), t)
     elif name == "json.tool":
         given = [word for word in rest if not word.startswith("-")]
