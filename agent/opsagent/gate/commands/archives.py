@@ -38,6 +38,7 @@ def tar(argv: tuple[str, ...], t: Trace) -> None:
         if not parsed.has("-O", "--to-stdout"):
             paths.write(t, folder, what="unpacks into")
             t.say("R1", "tar.extract", "tar unpacks whatever the archive holds")
+            _environment(folder, t)
             if paths.normal(folder) in places.TOP and paths.normal(folder) not in ("/tmp", "/models"):
                 t.say("R3", "tar.top", f"the archive decides what is replaced below {folder}")
         if parsed.has("-P"):
@@ -48,6 +49,12 @@ def tar(argv: tuple[str, ...], t: Trace) -> None:
         t.say("R0", "read", "tar lists")
     else:
         t.say("R3", "tar.unknown", "tar without an operation that we know")
+
+
+def _environment(folder: str, t: Trace) -> None:
+    """Programs below /opt are run later without a question: what is unpacked there could replace them."""
+    if paths.normal(folder).startswith("/opt/"):
+        t.say("R2", "environment.replace", f"could replace programs below {folder}")
 
 
 def _old_style(words: list[str]) -> list[str]:
@@ -69,6 +76,7 @@ def unzip(argv: tuple[str, ...], t: Trace) -> None:
         t.say("R0", "read", "unzip lists")
         return
     paths.write(t, (parsed.values("-d") or ["."])[-1], what="unpacks into")
+    _environment((parsed.values("-d") or ["."])[-1], t)
     t.say("R2" if parsed.has("-o") else "R1", "unzip.extract", "unzip unpacks whatever the archive holds")
 
 
@@ -192,6 +200,7 @@ def rsync(argv: tuple[str, ...], t: Trace) -> None:
         t.say("R3", "rsync.push", f"writes to another host ({words[-1]})")
     else:
         paths.write(t, words[-1], what="copies into")
+        _environment(words[-1], t)
     t.say("R1", "rsync.copy", "rsync copies files")
 
 

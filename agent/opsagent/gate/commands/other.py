@@ -111,7 +111,7 @@ def openssl(argv: tuple[str, ...], t: Trace) -> None:
 def keys(argv: tuple[str, ...], t: Trace) -> None:
     """ssh-keygen -l and gpg --list-keys tell; everything else makes, shows or changes keys."""
     words = set(argv[1:])
-    tells = (argv[0] == "ssh-keygen" and "-l" in words) or (
+    tells = (argv[0] == "ssh-keygen" and any(re.fullmatch(r"-[a-zA-Z]*l[a-zA-Z]*", w) for w in words)) or (
         argv[0] in ("gpg", "gpg2") and words & {"--list-keys", "-k", "--version", "--verify", "--list-public-keys"}
     )
     tells = tells or (argv[0] == "ssh-add" and words <= {"-l", "-L"} and bool(words))

@@ -173,6 +173,8 @@ def hf(argv: tuple[str, ...], t: Trace) -> None:
         or words[:1] == ["whoami"]
     ):
         t.say("R0", "read", f"hf {verb} tells")
+    elif verb == "auth token":
+        t.say("X", "secret.read", "prints the token")
     elif words[:1] == ["download"]:
         dry = "--dry-run" in argv
         t.say(

@@ -86,6 +86,8 @@ def ps(argv: tuple[str, ...], t: Trace) -> None:
     """`e` among BSD options (and `-o environ`) prints environments, tokens included."""
     t.say("R0", "read", "ps lists processes")
     operators(argv[1:], t)
+    if any("environ" in re.split(r"[,=: ]", word) for word in argv[1:]):
+        t.say("X", "secret.environ", "prints the environments of processes")
     words, value = list(argv[1:]), ""
     while words:
         word = words.pop(0)

@@ -36,6 +36,9 @@ def systemctl(argv: tuple[str, ...], t: Trace) -> None:
     units = parsed.operands[1:]
     tier = entry.verbs.get(verb, "R3") if verb else "R0"
     if tier == "R0":
+        asked = parsed.values("-p", "-P", "--property")
+        if verb == "show-environment" or any("environ" in each.lower() for each in asked):
+            t.say("R2", "environment.print", "prints environment variables, secrets included")
         t.say("R0", "read", f"systemctl {verb} only tells")
         return
     if tier == "R2" and units:

@@ -23,7 +23,8 @@ SECRET = _any(
     r"/etc/(g?shadow[^/]*|security/opasswd)", r"/var/backups/(g?shadow|passwd).*", rf"/etc/sudoers(\.d{T}|\..*|-|)",
     rf"/etc/ssl/private{T}",
     r"/etc/ssh/ssh_host_[^/]*_key", rf"/etc/pve/priv{T}", r"/etc/pve/.*\.key", r"/etc/pve/(.*/)?pve-www\.key",
-    rf"/etc/(wireguard|openvpn|ipsec\.d/private|letsencrypt/(live|archive|keys|accounts)){T}", r"/etc/ipsec\.secrets",
+    rf"/etc/(NetworkManager/system-connections|wireguard|openvpn|ipsec\.d/private|letsencrypt/(live|archive|keys"
+    rf"|accounts)){T}", r"/etc/ipsec\.secrets",
     r"/etc/kubernetes/[^/]*\.conf", rf"/etc/kubernetes/pki{T}", rf"/var/lib/kubelet/pki{T}", rf"(/var)?/run/secrets{T}",
     r"/etc/krb5\.keytab", r"/etc/machine-id\.key", rf"/etc/credstore(\.encrypted)?{T}", r"/etc/ppp/(chap|pap)-secrets",
     rf"/etc/(libvirt/secrets|corosync/authkey){T}", r"/var/lib/systemd/(random-seed|credential\.secret)",
@@ -77,8 +78,8 @@ GUARDED = _any(
     rf"/etc/(kubernetes|corosync|multipath|lvm|zfs|mdadm|iscsi|libvirt|qemu|vfio[^/]*|rsyslog[^/]*|fail2ban|pip\.conf){T}",
     rf"/var/spool/(cron|at){T}",
     rf"/var/lib/(dpkg|apt|docker|containerd|lxc|vz|pve[^/]*|kubelet|etcd|libvirt|systemd|dkms){T}",
-    rf"/(root|home/[^/]+)/\.(bash[^/]*|profile|zsh[^/]*|z?login|z?logout|config/(systemd|autostart){T}"
-    rf"|pam_environment|vimrc|gitconfig)",
+    r"/(root|home/[^/]+)/\.(?!cache/)[^/]*(/.*)?",  # what shells, editors and package managers read at their start
+    r".*/(s?bin/[^/]+|(site|dist)-packages/.*|sitecustomize\.py|usercustomize\.py|pyvenv\.cfg)",  # code that is run later
     rf"/(run|var/run){T}", rf"/(proc|sys|dev){T}", rf"/var/lib/opsagent/locks{T}", rf"/var/log/journal{T}",
     r"/(initrd\.img|vmlinuz).*",
 )  # fmt: skip
