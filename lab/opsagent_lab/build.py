@@ -244,6 +244,14 @@ def _populate(world: World, host: SimHost, machine: Machine) -> None:
                 server.unit, "SGLang", "active", "running", main_pid=sim.pid, exec_main_pid=sim.pid, argv=argv,
                 enabled=True, started=sim.started, properties={"StandardOutput": f"append:{server.log}"},
             )  # fmt: skip
+    for gone in machine.failed:
+        ended = world.now() - gone.age_s
+        code, status = (2, gone.signal) if gone.signal else (1, gone.status)
+        host.units[gone.unit] = Unit(
+            gone.unit, "SGLang", "failed", "failed", "signal" if gone.signal else "exit-code", argv=list(gone.argv),
+            exec_main_pid=900 + len(host.units), exec_main_code=code, exec_main_status=status, started=ended - 40, ended=ended,
+            properties={"StandardOutput": f"append:{gone.log}"} if gone.log else {},
+        )  # fmt: skip
     for other in machine.processes:
         held = {world.machine(host).gpus[int(i)].uuid: mib for i, mib in other.gpu_mib.items()}
         sim = world.add_process(

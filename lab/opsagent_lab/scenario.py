@@ -56,6 +56,19 @@ class Other:
 
 
 @dataclass(frozen=True)
+class Failed:
+    """A unit that failed before the scenario begins."""
+
+    unit: str
+    argv: list[str]
+    signal: int = 0
+    status: int = 1
+    age_s: float = 5_400.0
+    log: str = ""
+    """Path that its output went to; the text stands in `files`."""
+
+
+@dataclass(frozen=True)
 class Machine:
     """One host of a scenario."""
 
@@ -83,6 +96,7 @@ class Machine:
     venvs: dict[str, dict[str, Any]] = field(default_factory=dict)
     models: dict[str, dict[str, Any]] = field(default_factory=dict)
     servers: list[Server] = field(default_factory=list)
+    failed: list[Failed] = field(default_factory=list)
     processes: list[Other] = field(default_factory=list)
 
 
@@ -158,7 +172,7 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 
 
 def _machine(where: str, table: dict[str, Any]) -> Machine:
-    kinds: dict[str, type[Any]] = {"cards": Cards, "servers": Server, "processes": Other}
+    kinds: dict[str, type[Any]] = {"cards": Cards, "servers": Server, "processes": Other, "failed": Failed}
     for key, kind in kinds.items():
         table[key] = [_make(kind, item, f"{where}: {key}") for item in table.get(key, [])]
     return _make(Machine, table, where)
