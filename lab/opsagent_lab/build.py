@@ -249,7 +249,8 @@ def _populate(world: World, host: SimHost, machine: Machine) -> None:
         code, status = (2, gone.signal) if gone.signal else (1, gone.status)
         host.units[gone.unit] = Unit(
             gone.unit, "SGLang", "failed", "failed", "signal" if gone.signal else "exit-code", argv=list(gone.argv),
-            exec_main_pid=900 + len(host.units), exec_main_code=code, exec_main_status=status, started=ended - 40, ended=ended,
+            exec_main_pid=900 + len(host.units), exec_main_code=code, exec_main_status=status, started=ended - 40,
+            ended=ended,
             properties={"StandardOutput": f"append:{gone.log}"} if gone.log else {},
         )  # fmt: skip
     for other in machine.processes:

@@ -7,6 +7,7 @@ import posixpath
 import threading
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from opsagent_lab.program import SIGKILL, SIGTERM, Exit, Killed, Process, Stdin, Writer
@@ -59,6 +60,34 @@ def add(world: World, host: SimHost, argv: list[str], **fields: Any) -> SimProce
         return sim
 
 
+def seen(world: World, host: SimHost) -> list[SimProcess]:
+    """The processes that a host sees, by pid: its own, and on a machine those of its containers under other pids."""
+    out = list(host.processes.values())
+    for child in world.containers(host):
+        for sim in list(child.processes.values()):
+            out.append(
+                replace(
+                    sim, pid=outer_pid(child, sim.pid), ppid=outer_pid(child, sim.ppid) if sim.ppid else 1,
+                    pgid=outer_pid(child, sim.pgid), sid=outer_pid(child, sim.sid), unit="", ports=[],
+                    cgroup=f"/lxc/{child.ctid}/ns{sim.cgroup if sim.cgroup.startswith('/system') else ''}",
+                )
+            )  # fmt: skip
+    return sorted(out, key=lambda sim: sim.pid)
+
+
+def outer_pid(container: SimHost, pid: int) -> int:
+    """The pid that a container's process has on the machine."""
+    return container.ctid * 10_000 + pid
+
+
+def _inner(world: World, host: SimHost, pid: int) -> tuple[SimHost, int]:
+    """The host and pid that a pid on a machine means: a container's process or the machine's own."""
+    for child in world.containers(host):
+        if pid // 10_000 == child.ctid:
+            return child, pid % 10_000
+    return host, pid
+
+
 def end(world: World, host: SimHost, pid: int) -> None:
     with world.lock:
         world.unlisten(host, pid)
@@ -70,6 +99,8 @@ def end(world: World, host: SimHost, pid: int) -> None:
 
 
 def signal(world: World, host: SimHost, pid: int, signum: int) -> bool:
+    if pid not in host.processes:
+        host, pid = _inner(world, host, pid)
     with world.lock:
         sim = host.processes.get(pid)
         if sim is None:

@@ -7,6 +7,7 @@ import posixpath
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from opsagent_lab import processes
 from opsagent_lab.files import View, error
 from opsagent_lab.state import Node, PciDevice, SimHost, SimProcess
 
@@ -45,7 +46,7 @@ class Proc:
         if parts[0] == "self":
             return _DIR if len(parts) == 1 else None
         if parts[0].isdigit():
-            sim = self.host.processes.get(int(parts[0]))
+            sim = next((s for s in processes.seen(self.world, self.host) if s.pid == int(parts[0])), None)
             if sim is None:
                 return None
             return _DIR if len(parts) == 1 else self._of_process(sim, parts[1])
@@ -57,7 +58,9 @@ class Proc:
     def list(self, path: str) -> list[str]:
         parts = path.strip("/").split("/")[1:]
         if not parts:
-            return [str(pid) for pid in self.host.processes] + sorted({n.split("/")[0] for n in self._names()})
+            return [str(sim.pid) for sim in processes.seen(self.world, self.host)] + sorted(
+                {n.split("/")[0] for n in self._names()}
+            )
         if parts[0].isdigit():
             return ["cgroup", "cmdline", "comm", "environ", "io", "stat", "status"]
         start = "/".join(parts) + "/"

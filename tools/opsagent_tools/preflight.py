@@ -62,9 +62,7 @@ class PreflightResult(Result):
     notes: list[str] = []
     """What it said while it completed them."""
 
-    @property
-    def failed(self) -> bool:
-        return not (self.accepted and self.port_free and self.gpus_free and self.driver_ok and self.disk_ok)
+    # A refusal is what was asked for, never a failed call: `failed` stays false, and the runbook's checks look at the fields.
 
 
 def run(host: Host, args: PreflightArgs, ctx: Context | None = None) -> PreflightResult:

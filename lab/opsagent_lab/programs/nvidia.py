@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from opsagent_lab import modules
+from opsagent_lab import modules, processes
 from opsagent_lab.clock import stamp
 from opsagent_lab.gpu_access import GpuAccess, Problem, access
 from opsagent_lab.program import Exit, Process, Registry
@@ -92,8 +92,7 @@ def _chosen(process: Process, seen: GpuAccess) -> tuple[list[str], GpuAccess]:
 
 def _holders(process: Process, gpu: Gpu) -> list[SimProcess]:
     """Processes that hold memory on a card; a container sees its own only, the machine all of them."""
-    own = [process.host] if process.host.parent else [process.host, *process.world.containers(process.host)]
-    return [p for host in own for p in list(host.processes.values()) if gpu.uuid in p.gpu_mib]
+    return [sim for sim in processes.seen(process.world, process.host) if gpu.uuid in sim.gpu_mib]
 
 
 def _field(process: Process, gpus: list[Gpu], gpu: Gpu, name: str) -> str:

@@ -70,14 +70,18 @@ def _exec(process: Process, container: SimHost, args: list[str]) -> int:
     if not container.on:
         process.write_err(f"container '{container.ctid}' not running!\n")
         return 255
+    keep = True
+    while args[:1] in (["--keep-env"], ["-keep-env"]) and len(args) > 1:
+        keep, args = args[1] not in ("0", "no", "false"), args[2:]
+    if args and args[0].startswith("-") and args[0] != "--":
+        process.write_err(f"Unknown option: {args[0].lstrip('-')}\n400 unable to parse option\n")
+        return 255
     argv = args[1:] if args[:1] == ["--"] else args
     if not argv:
         process.write_err("400 not enough arguments\n")
         return 255
-    env = {k: v for k, v in process.env.items() if k not in ("PWD", "SSH_CONNECTION")} | {
-        "HOME": "/root",
-        "USER": "root",
-    }
+    env = {k: v for k, v in process.env.items() if keep and k not in ("PWD", "SSH_CONNECTION")}
+    env |= {"HOME": "/root", "USER": "root"}
     return process.run(argv, env=env, host=container)
 
 
@@ -195,20 +199,36 @@ def _qm(process: Process) -> int:
     return 255
 
 
+_RSYNC_VALUES = (
+    "-e", "--rsh", "--exclude", "--include", "--partial-dir", "--bwlimit", "--info", "--timeout", "--contimeout", "--chmod",
+    "--chown", "--log-file", "--compress-level",
+)  # fmt: skip
+_RSYNC_FLAGS = {
+    "--archive": "a", "--recursive": "r", "--dry-run": "n", "--checksum": "c", "--itemize-changes": "i", "--verbose": "v",
+    "--partial": "P", "--progress": "P", "--no-inc-recursive": "P", "--copy-links": "L", "--hard-links": "H", "--quiet": "q",
+    "--human-readable": "h", "--inplace": "I", "--sparse": "S", "--whole-file": "W", "--stats": "s", "--append-verify": "A",
+    "--mkpath": "M", "--no-compress": "z", "--one-file-system": "x", "--size-only": "o", "--ignore-existing": "u",
+}  # fmt: skip
+
+
 def _rsync(process: Process) -> int:
     """rsync [options] SOURCE… TARGET: a folder from another host, or a local one."""
-    todo, names, dry = list(process.args), [], False
-    takes = ("-e", "--rsh", "--exclude", "--partial-dir", "--bwlimit", "--info", "--timeout", "--include")
+    todo, names, given = list(process.args), [], set()
     while todo:
         word = todo.pop(0)
-        if word in takes:
-            todo.pop(0)
-        elif word.startswith("--"):
-            dry = dry or word == "--dry-run"
+        name = word.partition("=")[0]
+        if name in _RSYNC_VALUES:
+            todo = todo if "=" in word else todo[1:]
+        elif name in _RSYNC_FLAGS:
+            given.add(_RSYNC_FLAGS[name])
+        elif word.startswith("-") and len(word) > 1 and not set(word[1:]) - set("avrlptgoDHAXnicuLPhqzSWxe"):
+            given |= set(word[1:])
+            todo = todo[1:] if word.endswith("e") else todo
         elif word.startswith("-"):
-            dry = dry or "n" in word
-            if word.endswith("e") and todo:
-                todo.pop(0)
+            process.write_err(
+                f"rsync: {word}: unknown option\nrsync error: syntax or usage error (code 1) at main.c(1795) [client=3.2.7]\n"
+            )
+            return 1
         else:
             names.append(word)
     if len(names) < 2:
@@ -216,11 +236,11 @@ def _rsync(process: Process) -> int:
         return 1
     code = 0
     for name in names[:-1]:
-        code = code or _rsync_one(process, name, process.path(names[-1].rstrip("/") or "/"), dry)
+        code = code or _rsync_one(process, name, process.path(names[-1].rstrip("/") or "/"), given)
     return code
 
 
-def _rsync_one(process: Process, source: str, target: str, dry: bool) -> int:
+def _rsync_one(process: Process, source: str, target: str, given: set[str]) -> int:
     host, _, path = source.rpartition(":")
     origin = process.world.resolve(host.rpartition("@")[2]) if host else process.host
     if origin is None or not origin.on:
@@ -244,7 +264,13 @@ def _rsync_one(process: Process, source: str, target: str, dry: bool) -> int:
             continue
         where = posixpath.join(target, posixpath.relpath(at, base))
         there = process.files.find(where)
-        if dry or (there is not None and there.size == node.size and digest(there) == digest(node)):
+        same = there is not None and there.size == node.size
+        if same and (digest(there) == digest(node) if "c" in given and there else True):
+            continue  # without --checksum rsync looks at size and time only: a flipped byte stays
+        if "i" in given:
+            mark = ">f+++++++++" if there is None else ">fc........" if same else ">f.s......."
+            process.write_out(f"{mark} {posixpath.relpath(at, base)}\n")
+        if "n" in given:
             continue
         try:
             if node.size > process.files.free(target):

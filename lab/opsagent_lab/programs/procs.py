@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from opsagent_lab import processes
 from opsagent_lab.clock import stamp
 from opsagent_lab.program import Process, Registry
 from opsagent_lab.programs.options import read
@@ -104,7 +105,7 @@ def _print(process: Process, wanted: list[str], pids: set[int] | None, everyone:
             return 1
         keys.append(name)
         heads.append(head if given else table[name][0])
-    sims = sorted(list(process.host.processes.values()), key=lambda s: s.pid)
+    sims = processes.seen(process.world, process.host)
     if pids is not None:
         sims = [s for s in sims if s.pid in pids]
     elif not everyone:
@@ -134,7 +135,8 @@ def _kill(process: Process) -> int:
         if not word.lstrip("-").isdigit():
             return process.fail(f"failed to parse argument: '{word}'")
         number = int(word)
-        group = [s.pid for s in list(process.host.processes.values()) if s.pgid == -number] if number < 0 else [number]
+        sims = processes.seen(process.world, process.host) if number < 0 else []
+        group = [s.pid for s in sims if s.pgid == -number] if number < 0 else [number]
         hit = [pid for pid in group if process.world.signal(process.host, pid, signum)]
         if not hit:
             process.write_err(f"kill: ({word}): No such process\n")
