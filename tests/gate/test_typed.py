@@ -70,6 +70,11 @@ def test_files_that_exist_and_that_are_ours() -> None:
     assert tier("write_file", args, Facts(linked)) == "R3"
 
 
+def test_modes_of_files() -> None:
+    for mode, want in (("0644", "R1"), ("755", "R1"), (755, "R1"), ("0777", "R3"), ("4755", "R3"), (666, "R3")):
+        assert tier("write_file", {"path": "/srv/models/a", "content": "x", "mode": mode}) == want, mode
+
+
 def test_containers_that_the_runbook_names() -> None:
     def exec_tier(ctid: str, *argv: str) -> Tier:
         return tier("ssh_exec", {"argv": ["pct", "exec", ctid, "--", *argv]})

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from opsagent_tools.tool import Tier
 
 DEFAULT_ROOTS = (
-    "/srv/models", "/models", "/var/log/sglang", "/opt/sglang", "/opt/sglang-*", "/var/lib/opsagent",
-    "/tmp", "/var/tmp",
+    "/srv/models", "/models", "/data/models", "/mnt/models", "/var/log/sglang", "/opt/sglang", "/opt/sglang-*",
+    "/var/lib/opsagent", "/tmp", "/var/tmp",
 )  # fmt: skip
 """Where new files may be made when no layer names roots. A trailing `*` stands for the rest of that one name."""
 

@@ -145,8 +145,9 @@ def _write_file(call: Call, t: Trace) -> None:
             if not value.startswith("/"):
                 t.say("R3", "path.relative", f"{value!r} is not absolute")
     mode = call.args.get("mode")
-    number = int(mode, 8) if isinstance(mode, str) and re.fullmatch(r"0?o?[0-7]{3,5}", mode) else mode
-    if isinstance(number, int) and (number & 0o6000 or number & 0o002):
+    text = str(mode).removeprefix("0o") if isinstance(mode, (str, int)) else ""
+    number = int(text, 8) if re.fullmatch(r"[0-7]{3,5}", text) else None
+    if number is not None and (number & 0o6000 or number & 0o002):
         t.say("R3", "write.mode", "setuid, setgid or world-writable")
     if not t.findings:
         t.say("R3", "write.no-path", "no path is given")

@@ -102,6 +102,8 @@ def ufw(argv: tuple[str, ...], t: Trace) -> None:
         t.say("X", "firewall.off", f"ufw {words[0]} switches the firewall off")
     elif words[:1] in (["status"], ["show"], ["version"], ["app"]) and words[1:2] != ["update"]:
         t.say("R0", "read", "ufw shows")
+    elif words[:1] == ["allow"] and len(words) == 2 and re.fullmatch(r"[0-9]+(/(tcp|udp))?", words[1]):
+        t.say("R2", "firewall.port", f"opens the port {words[1]}")
     else:
         t.say("R3", "firewall.change", "ufw changes the firewall")
 
@@ -116,6 +118,12 @@ def firewall_cmd(argv: tuple[str, ...], t: Trace) -> None:
         )
         for w in words
     )
+    opens = bool(words) and all(
+        re.fullmatch(r"--(add-port=[0-9-]+/(tcp|udp)|zone=.*|permanent|timeout=.*)", w) for w in words
+    )
+    if opens:
+        t.say("R2", "firewall.port", "opens a port")
+        return
     off = any(w.startswith(("--panic", "--set-default-zone=trusted", "--reset-to-defaults")) for w in words)
     t.say("X" if off else "R0" if shows and words else "R3", "firewall.change" if not shows else "read", "firewall-cmd")
 
