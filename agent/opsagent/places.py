@@ -6,6 +6,8 @@ missing role, because a person with hosts wants to know that one is missing, not
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,6 +49,13 @@ class Places:
         if not name:
             raise InputError(f"no host in the role {role!r}", hint=f"give --host {role}=NAME")
         return open_host(name, self.inventory, self._opened)
+
+    def fingerprint(self) -> str:
+        """sha256 of how the roles' hosts are reached; '' on the lab, whose ports differ each time."""
+        if self.simulated:
+            return ""
+        reached = {name: entry.model_dump() for name, entry in self.inventory.entries.items()}
+        return hashlib.sha256(json.dumps([self.roles, reached], sort_keys=True).encode()).hexdigest()
 
     def close(self) -> None:
         for host in self._opened.values():

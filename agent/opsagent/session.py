@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from opsagent.places import Places
 
 
+LAB_STATE = "lab.json"
+
+
 @dataclass(frozen=True)
 class Wish:
     """What the operator asked for, once the command line is read."""
@@ -85,6 +88,8 @@ def begin(wish: Wish, *, watcher: Watcher | None = None) -> Session:
 
     params = bind(wish.runbook, wish.params, wish.places.params)
     run_id, folder = new_run(wish.folder)
+    if wish.places.lab is not None:
+        wish.places.lab.state = folder / LAB_STATE  # so that a later process finds the same simulated hosts
     redactor = redactor_of(wish.runbook, params)
     journal = FileJournal.create(folder, redactor)
     tools = all_tools()
@@ -100,6 +105,7 @@ def begin(wish: Wish, *, watcher: Watcher | None = None) -> Session:
         "model": wish.llm or "autopilot",
         "hosts": dict(wish.places.roles),
         "inventory": wish.places.inventory_path,
+        "inventory_sha256": wish.places.fingerprint(),
         "lab": wish.places.lab_name,
         "simulated": wish.places.simulated,
         "approve": wish.approve,
@@ -159,12 +165,16 @@ def schemas(tools: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def redactor_of(runbook: Runbook, params: Mapping[str, Any]) -> Redactor:
-    """A redactor that knows the run's secret parameters and the secrets of our own environment."""
+    return Redactor(known_secrets(runbook, params))
+
+
+def known_secrets(runbook: Runbook, params: Mapping[str, Any]) -> dict[str, str]:
+    """The run's secret parameters and the secrets of our own environment, by name."""
     known = {name: str(params[name]) for name, p in runbook.front.params.items() if p.secret and params.get(name)}
     for name, value in os.environ.items():
         if value and any(word in name.upper() for word in ("TOKEN", "API_KEY", "PASSWORD", "SECRET")):
             known[name] = value
-    return Redactor(known)
+    return known
 
 
 # --- to the end ----------------------------------------------------------------------------------------------------

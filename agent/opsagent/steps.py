@@ -163,7 +163,12 @@ def make(run: Run, fence: Fence) -> Outcome:
 
 
 def roll_back(run: Run, step: Step) -> list[Outcome]:
-    """The step's declared rollbacks, last first, each through the gate. One that fails does not keep back the others."""
+    """The step's declared rollbacks, last first, each through the gate. One that fails does not keep back the others.
+
+    A step that changed nothing has nothing to undo.
+    """
+    if not _changed_something(run, step):
+        return []
     run.rolling_back = True
     try:
         outcomes = []
@@ -173,6 +178,13 @@ def roll_back(run: Run, step: Step) -> list[Outcome]:
         return outcomes
     finally:
         run.rolling_back = False
+
+
+def _changed_something(run: Run, step: Step) -> bool:
+    return any(
+        call.call.step == step.id and call.verdict.get("tier") not in (None, "R0") and "call.started" in call.events
+        for call in run.journal.state.calls.values()
+    )
 
 
 def _results_used(run: Run, fence: Fence) -> set[str]:

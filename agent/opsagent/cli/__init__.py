@@ -12,15 +12,14 @@ import click
 from opsagent import __version__
 
 VERBS: dict[str, tuple[str, str]] = {
-    # verb: (module that holds `command`, one line for the list of verbs)
+    # verb: (module, or module:name, that holds the command; one line for the list of verbs)
     "run": ("run", "Follow a runbook to a verified report."),
-    "chat": ("chat", "The same, driven by conversation."),
     "plan": ("plan", "Predict memory, limits and better flags of a launch."),
     "diagnose": ("diagnose", "Name the cause of a failed or sick server from its log."),
     "runs": ("runs", "List runs: what ran where, and how it ended."),
     "resume": ("resume", "Go on with a run that stopped."),
-    "stop": ("stop", "End the server that a run started."),
-    "rollback": ("rollback", "Undo what a run did, newest first, through the gate."),
+    "stop": ("undo:stop", "End the server that a run started."),
+    "rollback": ("undo:rollback", "Undo what a run did, newest first, through the gate."),
     "replay": ("replay", "Run a transcript again without hosts or model."),
     "show": ("show", "Show a run, or write it as HTML."),
     "diff": ("diff", "Where two runs part."),
@@ -30,7 +29,6 @@ VERBS: dict[str, tuple[str, str]] = {
     "lint": ("lint", "Check a runbook before anything runs."),
     "doctor": ("doctor", "Check this machine, the hosts and the LLM endpoint."),
     "lab": ("lab", "The simulated hosts: list scenarios, serve one."),
-    "eval": ("eval", "Score a model on the lab's scenarios."),
 }
 
 
@@ -43,7 +41,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in VERBS:
             return None
-        command = importlib.import_module(f"opsagent.cli.{VERBS[name][0]}").command
+        module, _, attribute = VERBS[name][0].partition(":")
+        command = getattr(importlib.import_module(f"opsagent.cli.{module}"), attribute or "command")
         assert isinstance(command, click.Command)
         return command
 
