@@ -101,6 +101,7 @@ def _no_false_alarm(pattern: str, healthy: Iterable[bytes]) -> None:
         for number, line in enumerate(log.decode("utf-8", "replace").split("\n"), 1):
             if expression.search(line):
                 raise InputError(
-                    "refused: the signature would fire on a healthy server", where=f"healthy line {number}: {line.strip()[:120]}",
+                    "refused: the signature would fire on a healthy server",
+                    where=f"healthy line {number}: {line.strip()[:120]}",
                     hint="name a more telling line with --line",
                 )  # fmt: skip

@@ -112,13 +112,19 @@ def _whole_words(run: str) -> list[str]:
     return [m[0] for m in WORD.finditer(run) if m.start() > 0 and m.end() < len(run)]
 
 
-@dataclass(frozen=True, slots=True)
+PATIENCE = 500
+"""Lines after which one expression of all anchors is worth its compilation."""
+
+
+@dataclass(slots=True)
 class Index:
     """All patterns by anchor. `wanted` answers whether any could match; `candidates` which ones."""
 
     patterns: tuple[Pattern, ...]
     by_word: dict[str, tuple[int, ...]]
     by_part: tuple[tuple[str, tuple[int, ...]], ...]
+    _asked: int = 0
+    _any: re.Pattern[str] | None = None
 
     @classmethod
     def of(cls, patterns: tuple[Pattern, ...]) -> Index:
@@ -134,8 +140,15 @@ class Index:
         )
 
     def wanted(self, lowered: str) -> bool:
-        if any(part in lowered for part, _numbers in self.by_part):
+        if self._any is not None:
+            if self._any.search(lowered):
+                return True
+        elif any(part in lowered for part, _numbers in self.by_part):
             return True
+        else:
+            self._asked += 1
+            if self._asked > PATIENCE:
+                self._any = re.compile(_trie([part for part, _numbers in self.by_part]))
         return not self.by_word.keys().isdisjoint(WORD.findall(lowered))
 
     def candidates(self, lowered: str) -> set[int]:
@@ -143,3 +156,15 @@ class Index:
         for word in self.by_word.keys() & set(WORD.findall(lowered)):
             found.update(self.by_word[word])
         return found
+
+
+def _trie(words: list[str]) -> str:
+    """One expression for any of many words, in which words with the same beginning share it."""
+    heads: dict[str, list[str]] = {}
+    for word in set(words):
+        heads.setdefault(word[0], []).append(word[1:])
+    branches = []
+    for head, rests in sorted(heads.items()):
+        # A word that ends here makes longer ones with the same beginning superfluous.
+        branches.append(re.escape(head) + ("" if "" in rests else _trie(rests)))
+    return branches[0] if len(branches) == 1 else "(?:" + "|".join(branches) + ")"

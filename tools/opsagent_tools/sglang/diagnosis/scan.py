@@ -147,6 +147,9 @@ def scan(source: Source, knowledge: Knowledge) -> Scan:
             and (event.role == "exception" or _TROUBLE.search(event.text))
         ):
             result.trouble.append(Trouble(event.line, quote(event, event.text), event.launch))
+    if result.launches and result.skimmed.served_line:
+        newest = max(result.launches.values(), key=lambda n: n.last_line)
+        newest.served_line = max(newest.served_line, result.skimmed.served_line)
     return result
 
 

@@ -12,6 +12,9 @@ from opsagent_tools.sglang.log.traceback import Assembler, Block, Role
 _DIGITS = b"0123456789"
 _SHAPES = 20_000
 _BATCH = ("prefill batch", "decode batch", "verify batch")
+_DULL, _BATCHES, _SERVED = 0, 1, 2
+_OFTEN = 1000
+"""A shape that was looked at so often says nothing new."""
 SAME_LAUNCH_S = 2 * 3600.0
 """Two records of one server are rarely further apart in a start-up log; two servers' logs usually are."""
 
@@ -39,6 +42,8 @@ class Skimmed:
     batch: str = ""
     batches: int = 0
     last: bytes = b""
+    served_line: int = 0
+    """The newest request that was answered with 2xx."""
 
 
 @dataclass(slots=True)
@@ -85,35 +90,50 @@ def events(
     tail of a serving log cheap; the newest batch line stays in `skimmed`.
     """
     seen = skimmed if skimmed is not None else Skimmed()
-    shapes: dict[bytes, bool] = {}
+    shapes: dict[bytes, int] = {}
+    often: dict[bytes, int] = {}
     tracebacks, launches = Assembler(), Launches()
     for number, raw in numbered(source):
         seen.lines, seen.last = number, raw
         shape = b""
         if wanted is not None and not tracebacks.open:
             shape = raw.translate(None, _DIGITS)
-            batch = shapes.get(shape)
-            if batch is not None:
-                if batch:
-                    seen.batch_line, seen.batch = number, raw.decode("utf-8", "replace")
+            kind = shapes.get(shape)
+            if kind is not None:
+                if kind == _BATCHES:
+                    seen.batch_line = number
                     seen.batches += 1
+                elif kind == _SERVED:
+                    seen.served_line = number
                 continue
-        dull = wanted is not None and not tracebacks.open
+        dull, kind = wanted is not None and not tracebacks.open, _DULL
         for text in segments(raw):
             lowered = text.lower()
             head = parse_head(text)
             body = text[head.body :].rstrip()
             launch = launches.place(head, body)
             block, role = tracebacks.feed(number, body, stamped=head.time is not None)
-            if any(word in lowered for word in _BATCH):
+            kind = _kind(lowered)
+            if kind == _BATCHES:
                 seen.batch_line, seen.batch = number, text
                 seen.batches += 1
-                if wanted is not None:
-                    continue
+            elif kind == _SERVED:
+                seen.served_line = number
             if wanted is None or role or wanted(lowered):
-                dull = False
+                dull = dull and kind != _DULL
                 yield Event(number, body, head, launch, block, role, raw)
+        if shape and not dull and not tracebacks.open:
+            often[shape] = count = often.get(shape, 0) + 1
+            dull = count > _OFTEN
         if dull:
             if len(shapes) >= _SHAPES:
                 shapes.clear()
-            shapes[shape] = any(word in lowered for word in _BATCH)
+                often.clear()
+            shapes[shape] = kind
+
+
+def _kind(lowered: str) -> int:
+    """Lines that a serving log consists of: of each shape one is looked at, of the rest only the newest is remembered."""
+    if any(word in lowered for word in _BATCH):
+        return _BATCHES
+    return _SERVED if 'http/1.1" 200 ok' in lowered else _DULL
