@@ -16,14 +16,14 @@ HEAD = """# Causes of failed and sick servers
 Made by `python bench/causes.py`; the data is in `tools/opsagent_tools/sglang/diagnosis/signatures/`, one file per family.
 `opsagent diagnose LOG` names one of these, or `none` for a healthy server and for a log that does not tell.
 
-The cause is the earliest event that explains the rest. "Received sigquit", "Killed" after an error, closed sockets of other
-ranks and the printed lists of solutions are consequences or boilerplate. For memory the moment decides: weights, static pools,
+The cause is the earliest event that explains the rest. "Received sigquit", "Killed" after an error, closed sockets of
+other ranks and the printed lists of solutions are consequences or boilerplate. For memory the moment decides: weights, static pools,
 graph capture, serving. Lines that look like errors and are none are listed as noise, each with its reason.
 
 ## How well it does on the examples
 
-The examples are recorded logs of SGLang 0.5.11 and short logs in the words of SGLang's sources (0.5.9 to 0.5.23), of libraries
-and of public threads (`tests/data/logs`, `tests/data/variants`). They were seen while the signatures were written.
+The examples are recorded logs of SGLang 0.5.11 and short logs in the words of SGLang's sources (0.5.9 to 0.5.23), of
+libraries and of public threads (`tests/data/logs`, `tests/data/variants`). They were seen while the signatures were written.
 
 | family | examples | verdict right | cause right |
 |---|---|---|---|

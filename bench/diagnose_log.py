@@ -81,9 +81,8 @@ def main() -> int:
         took = time.perf_counter() - began
         count = len(words.read_text("utf-8").splitlines())
         print(f"log            {size:8.0f} MiB, {count} words of {len(knowledge().patterns)} patterns")
-        print(
-            f"diagnose       {ours['s']:8.1f} s  {size / ours['s']:8.1f} MiB/s  peak {ours['peak_mib']:.0f} MiB  → {ours['cause']}"
-        )
+        rate, peak = size / ours["s"], ours["peak_mib"]
+        print(f"diagnose       {ours['s']:8.1f} s  {rate:8.1f} MiB/s  peak {peak:.0f} MiB  → {ours['cause']}")
         print(f"grep -i -F -f  {took:8.1f} s  {size / took:8.1f} MiB/s  {grep.stdout.strip()} lines")
     ok = ours["peak_mib"] < 200 and ours["cause"] == "cuda-illegal-memory-access"
     print("ok" if ok else "FAILED: more than 200 MiB, or another cause")
