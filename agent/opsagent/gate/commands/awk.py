@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from opsagent.gate.argv import Checker, operators
+from opsagent.gate.commands.shells import opaque
 from opsagent.gate.commands.simple import apply, line, unknown
 from opsagent.gate.commands.tables import rules
 from opsagent.gate.guards import paths
@@ -64,6 +65,8 @@ def program(code: str, t: Trace) -> None:
             _redirect(after, t)
         elif kind == "at":
             t.say("R3", "awk.code", "awk loads code or calls a computed function")
+    if t.tier in ("R3", "X"):
+        opaque(code, t)
     if any(token in (("name", "getline"), ("name", "ARGV")) for token in found):
         paths.mentions(t, code)
     t.say("R0", "read", "awk prints parts of its input")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from opsagent.gate.argv import Checker, operators
+from opsagent.gate.commands.shells import fetched
 from opsagent.gate.commands.simple import parse
 from opsagent.gate.commands.tables import entries, rules, verb_of
 from opsagent.gate.guards import paths
@@ -126,6 +127,8 @@ def hostname(argv: tuple[str, ...], t: Trace) -> None:
 def crontab(argv: tuple[str, ...], t: Trace) -> None:
     lists = "-l" in argv[1:] and not {"-e", "-r", "-i"} & set(argv[1:])
     lists = lists or argv[0] == "atq"
+    if not lists and fetched(t):
+        t.say("X", "fetch-and-execute", f"{argv[0]} plants what the stage before it fetches")
     operators(argv[1:], t)
     t.say(
         "R0" if lists else "R3",

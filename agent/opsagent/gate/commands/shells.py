@@ -8,76 +8,9 @@ import shlex
 from opsagent.gate.argv import Checker, check, known, operators
 from opsagent.gate.guards import paths
 from opsagent.gate.trace import Trace
+from opsagent.gate.words import words as word_list
 
-FETCHERS = frozenset(
-    [
-        "curl",
-        "wget",
-        "wget2",
-        "fetch",
-        "aria2c",
-        "axel",
-        "lynx",
-        "links",
-        "elinks",
-        "w3m",
-        "http",
-        "https",
-        "xh",
-        "ftp",
-        "lftp",
-        "tftp",
-        "nc",
-        "ncat",
-        "netcat",
-        "socat",
-        "scp",
-        "sftp",
-        "rsync",
-        "ssh",
-        "lwp-request",
-        "lwp-download",
-        "GET",
-        "gh",
-        "aws",
-        "gsutil",
-        "rclone",
-        "hf",
-        "huggingface-cli",
-        "git",
-        "svn",
-        "hg",
-    ]
-)
-INTERPRETERS = frozenset(
-    [
-        "sh",
-        "bash",
-        "dash",
-        "zsh",
-        "ksh",
-        "ash",
-        "fish",
-        "rbash",
-        "mksh",
-        "csh",
-        "tcsh",
-        "pwsh",
-        "python",
-        "perl",
-        "ruby",
-        "node",
-        "php",
-        "lua",
-        "tclsh",
-        "eval",
-        "source",
-        ".",
-        "exec",
-        "deno",
-        "bun",
-    ]
-)
+FETCHERS = word_list("argv", "fetchers")
 FETCH_AND_RUN = re.compile(
     r"\b(curl|wget2?|fetch|aria2c|axel|lynx|lwp-request|GET|nc|ncat|socat|ftp|tftp)\b.*?(\||>|&&|;|\n).*?"
     r"(\b(ba|da|z|k|a|c|tc|fi)?sh\b|\bpython[0-9.]*\b|\bperl\b|\bruby\b|\bnode\b|\bphp\b|\bsource\b|\beval\b|(^|[\s;&|])\.\s|\bchmod\b[^;&|]*\+?x)"
@@ -90,33 +23,7 @@ FETCHES = re.compile(
 )
 RUNS = re.compile(r"\b(exec|eval|system|popen|subprocess|spawn|execSync|compile|qx|__import__|runpy|instance_eval)\b|`")
 SUBSTITUTION = re.compile(r"\$\(([^()]*)\)|`([^`]*)`|[<>]\(([^()]*)\)")
-KEYWORDS = frozenset(
-    [
-        "if",
-        "then",
-        "else",
-        "elif",
-        "fi",
-        "do",
-        "done",
-        "while",
-        "until",
-        "for",
-        "case",
-        "esac",
-        "in",
-        "!",
-        "{",
-        "}",
-        "(",
-        ")",
-        "time",
-        "function",
-        "select",
-        "[[",
-        "]]",
-    ]
-)
+KEYWORDS = word_list("argv", "keywords")
 
 
 LONGEST = 8000
@@ -125,7 +32,12 @@ LONGEST = 8000
 
 def fetched(t: Trace) -> bool:
     """Whether a stage before this one brings something from elsewhere."""
-    return any(word.rsplit("/", 1)[-1] in FETCHERS for stage in t.upstream for word in stage[:6])
+    return any(
+        word.rsplit("/", 1)[-1] in FETCHERS or FETCHES.search(word) for stage in t.upstream for word in stage[:6]
+    )
+
+
+LITERAL = re.compile(r"""(["'`])((?:\\.|(?!\1).)*)\1""", re.DOTALL)
 
 
 def opaque(code: str, t: Trace) -> None:
@@ -136,6 +48,9 @@ def opaque(code: str, t: Trace) -> None:
         t.say("X", "fetch-and-execute", "runs what it fetches")
     if fetched(t) and RUNS.search(code):
         t.say("X", "fetch-and-execute", "runs what the stage before it fetches")
+    t.say("R3", "code.opaque", "runs code that we do not follow")
+    for _quote, literal in LITERAL.findall(code):
+        _commands(literal, t)
 
 
 def text(code: str, t: Trace) -> None:
@@ -225,11 +140,15 @@ def shell(argv: tuple[str, ...], t: Trace) -> None:
 
 
 def evaluate(argv: tuple[str, ...], t: Trace) -> None:
+    if fetched(t):
+        t.say("X", "fetch-and-execute", f"{argv[0]} may run what the stage before it fetches")
     text(" ".join(argv[1:]), t)
     t.say("R3", "shell.free", "the remote shell would run this text")
 
 
 def source(argv: tuple[str, ...], t: Trace) -> None:
+    if fetched(t):
+        t.say("X", "fetch-and-execute", "runs what the stage before it fetches")
     for each in argv[1:2]:
         paths.read(t, each)
         text(f"source {each}", t)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from typing import Literal, cast
@@ -24,12 +25,21 @@ def apply(given: Sequence[Given], name: str, t: Trace) -> None:
             t.say(cast(Tier, each.option.tier), f"{name}.option", f"{name} {each.name}")
         if value is None:
             continue
+        if each.option.tier in ("R3", "X") and re.search(r"[ |;&$`]", value):
+            _code(value, t)
         if meaning == "read":
             paths.read(t, value)
         elif meaning == "write":
             paths.write(t, value)
         elif meaning == "cmd":
             line(value, t, f"{name} {each.name}")
+
+
+def _code(text: str, t: Trace) -> None:
+    """The value of an option that may run it: what is refused in any form is refused here too."""
+    from opsagent.gate.commands.shells import text as shell_text
+
+    shell_text(text, t)
 
 
 def line(text: str, t: Trace, where: str) -> None:
@@ -88,6 +98,9 @@ def fixed(tier: Tier, rule: str, why: str) -> Checker:
     def run(argv: tuple[str, ...], t: Trace) -> None:
         operators(argv[1:], t)
         paths.mentions(t, " ".join(argv[1:]))
+        for word in argv[1:]:
+            if re.search(r"[|;&$`]", word):
+                _code(word.lstrip("!:+"), t)
         t.say(tier, f"{argv[0]}.{rule}", f"{argv[0]} {why}")
 
     return run
