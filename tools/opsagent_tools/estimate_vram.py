@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from opsagent_tools import probes
-from opsagent_tools.arg_types import Flags, ModelRef, model_path
+from opsagent_tools.arg_types import Flags, ModelRef, model_path, option
 from opsagent_tools.errors import InputError, ToolFailed
 from opsagent_tools.host import Host
 from opsagent_tools.machine.gpus import Gpu, read_gpus
@@ -23,6 +23,9 @@ from opsagent_tools.sglang.plan import Plan, Wish
 from opsagent_tools.sglang.planner import NEWEST, plan
 from opsagent_tools.sglang.words import plan_line
 from opsagent_tools.tool import Args, Context, Result, Tool
+
+FOREIGN_MIB = 700
+"""More than a desktop or a monitor holds: somebody works on that card."""
 
 
 class EstimateVramArgs(Args):
@@ -65,7 +68,7 @@ def run(host: Host, args: EstimateVramArgs, ctx: Context | None = None) -> Estim
     """Predict. Raises ToolFailed without usable cards, InputError for a configuration that is not a model's."""
     ctx = ctx or Context()
     config, checkpoint, path = _model(host, args.model, ctx)
-    cards = _cards(host, args.gpus)
+    cards = _used(_cards(host, args.gpus), args.flags, args.env)
     facts = gpu_facts(cards)
     version = args.sglang or _version(host, args.python) or NEWEST
     want = (
@@ -86,8 +89,10 @@ def run(host: Host, args: EstimateVramArgs, ctx: Context | None = None) -> Estim
         draft_config=_draft(host, args.flags),
         calibration=calibration_of(ctx.history.get("planner"), version, architecture_of(config)),
     )
+    busy = occupied(cards) if found.verdict == "fails" and found.proposal is None else ""
+    other = {"cause": "gpu-memory-occupied", "words": f"{found.words} ({busy})"} if busy else {}
     return EstimateVramResult(
-        **{**found.model_dump(), "model": path},
+        **{**found.model_dump(), "model": path, **other},
         summary=plan_line(found),
         host=host.name,
         gpu=f"{facts.count}x {facts.name}, {facts.total_mib / 1024:.1f} GiB, {(facts.free_mib or 0) / 1024:.1f} free",
@@ -115,6 +120,25 @@ def _cards(host: Host, wanted: Sequence[int]) -> list[Gpu]:
         words = driver.words or "nvidia-smi shows none of the cards that are wanted"
         raise ToolFailed(f"no usable GPU: {words}", where=host.name, hint="Look with inspect_host first.")
     return usable
+
+
+def _used(cards: list[Gpu], flags: Sequence[str], env: Mapping[str, str]) -> list[Gpu]:
+    """The cards that the server would see: after CUDA_VISIBLE_DEVICES, from --base-gpu-id on. All when that leaves none."""
+    wish = env.get("CUDA_VISIBLE_DEVICES")
+    if wish is not None:
+        words = [word.strip() for word in wish.split(",")]
+        cards = [card for card in cards if str(card.index) in words or card.uuid in words] or cards
+    base = option(list(flags), "--base-gpu-id") or ""
+    return cards[int(base) :] or cards if base.isdigit() else cards
+
+
+def occupied(cards: Sequence[Gpu]) -> str:
+    """Who holds memory of a card, when it is so much that it decides ('' otherwise)."""
+    for card in cards:
+        if (card.memory_used_mib or 0) > FOREIGN_MIB:
+            holders = ", ".join(f"{one.name} (pid {one.pid})" for one in card.holders) or "another process"
+            return f"GPU {card.index}: {card.memory_used_mib} MiB held by {holders}"
+    return ""
 
 
 def gpu_facts(cards: Sequence[Gpu]) -> GpuFacts:

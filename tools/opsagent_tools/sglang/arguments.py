@@ -29,7 +29,7 @@ def read_arguments(flags: Sequence[str], case: Case) -> Arguments:
 
 
 def without_unknown(flags: Sequence[str], version: str) -> list[str]:
-    """The flags that this version reads, in order: what argparse refuses is left out, with its values."""
+    """The flags that this version reads, in order: a misspelled choice is put right, what else is refused is left out."""
     kept: list[str] = []
     rest = list(flags)
     while rest:
@@ -37,8 +37,11 @@ def without_unknown(flags: Sequence[str], version: str) -> list[str]:
         while end < len(rest) and not rest[end].startswith("--"):
             end += 1
         piece, rest = rest[:end], rest[end:]
-        if parse(piece, version).refused is None:
+        refused = parse(piece, version).refused
+        if refused is None:
             kept += piece
+        elif refused.instead:
+            kept += [piece[0].partition("=")[0], refused.instead]
     return kept
 
 

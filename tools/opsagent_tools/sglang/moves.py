@@ -95,7 +95,7 @@ def dimensions(case: Case, values: Values, settings: Settings, wish: Wish, keep:
     """Independent choices; the search tries their product. The first of each is: as it is."""
     spec = case.spec
     choices = [running_moves(values, settings, wish, hybrid=spec.is_hybrid)]
-    choices.append(fraction_moves(settings))
+    choices.append(fraction_moves(settings, given="mem_fraction_static" in values))
     if spec.is_hybrid and settings.radix:
         choices.append(split_moves(settings, wish, slots=settings.slots_per_request(case.rules)))
     if settings.spec is not None:
@@ -147,7 +147,7 @@ def running_moves(values: Values, settings: Settings, wish: Wish, *, hybrid: boo
     return moves
 
 
-def fraction_moves(settings: Settings) -> list[Move]:
+def fraction_moves(settings: Settings, *, given: bool = False) -> list[Move]:
     """--mem-fraction-static: feeds all pools, from what activations and graphs would have."""
     moves = [STAY]
     for fraction in FRACTIONS:
@@ -164,6 +164,8 @@ def fraction_moves(settings: Settings) -> list[Move]:
     lower = round(settings.mem_fraction - 0.08, 2)
     if lower > 0.3:
         moves.append(Move({"mem_fraction_static": lower}, 2.5, why="more is left for what comes after the pools"))
+    if given:
+        moves.append(Move({"mem_fraction_static": None}, 2.6, why="SGLang's own fraction leaves room for graphs"))
     return moves
 
 

@@ -51,6 +51,8 @@ class Refused:
     cause: str
     words: str
     hint: str = ""
+    instead: str = ""
+    """A value that was surely meant: the one choice that is spelled almost so."""
 
 
 @dataclass(frozen=True)
@@ -200,5 +202,6 @@ def _convert(option: Option, word: str, label: str) -> tuple[Any, Refused | None
         shown = ", ".join(repr(choice) for choice in option.choices)
         words = f"error: argument {label}: invalid choice: {word!r} (choose from {shown})"
         close = difflib.get_close_matches(str(word), [str(choice) for choice in option.choices], n=1, cutoff=0.6)
-        return None, Refused("invalid-flag-value", words, f"did you mean {close[0]}?" if close else "")
+        meant = close[0] if close else ""
+        return None, Refused("invalid-flag-value", words, f"did you mean {meant}?" if meant else "", meant)
     return value, None
