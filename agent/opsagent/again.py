@@ -141,7 +141,6 @@ def roll_back(session: Session) -> tuple[ExitCode, StatusReport]:
 
 def _conclude(session: Session, work: Callable[[], list[Outcome]], what: str) -> tuple[ExitCode, StatusReport]:
     """Do it, say how it went, and write the report anew: what it said of a running server is no longer so."""
-    run = session.run
     with interruptible(session):
         try:
             outcomes = work()

@@ -206,6 +206,8 @@ def perform(run: Run, ready: Prepared) -> Outcome:
     call = ready.call
     if run.budget is not None:
         run.budget.call()
+    if run.tools[call.tool].tier != "R0" or _tier(run, call) != "R0":
+        run.picture(call.role, "before")
     reruns = 0
     while True:
         run.emit("call.started", call=call.id)
@@ -227,6 +229,11 @@ def perform(run: Run, ready: Prepared) -> Outcome:
         except OpsError as error:
             return _failed(run, call, error)
         return _finished(run, call, result, run.clock.now() - began, blobs)
+
+
+def _tier(run: Run, call: Call) -> str:
+    known = run.journal.state.calls.get(call.id)
+    return str((known.verdict if known else {}).get("tier") or "R0")
 
 
 def _run_tool(run: Run, ready: Prepared, blobs: dict[str, str]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from opsagent.runbook import expr
 from opsagent.runbook.model import Call as Fence
 from opsagent.runbook.model import Remedy, Runbook, Step
 from opsagent_tools.clock import Clock, FastClock
-from opsagent_tools.errors import InputError
+from opsagent_tools.errors import InputError, OpsError
 from opsagent_tools.host import Host
 from opsagent_tools.tool import Progress as ToolProgress
 from opsagent_tools.tool import Tool
@@ -101,6 +101,23 @@ class Run:
         self.progress.apply(event)
         self.watcher.on_event(event)
         return event
+
+    def picture(self, role: str, phase: str) -> None:
+        """A snapshot of a host, once a phase, for the comparison in the report. One that fails is said and does not stop us.
+
+        In a replay there is no host: the recorded snapshots stand in the journal already.
+        """
+        host = self.role_names.get(role, "")
+        if not host or self.execute_tool is not None or f"{host}/{phase}" in self.journal.state.snapshots:
+            return
+        from opsagent_tools.snapshot import snapshot
+
+        try:
+            facts = snapshot(self.open_host(role), self.runbook.front.allow.roots)
+        except OpsError as error:
+            self.emit("snapshot", host=host, phase=phase, facts={}, error=error.what)
+        else:
+            self.emit("snapshot", host=host, phase=phase, facts=facts)
 
     # --- what expressions see ------------------------------------------------------------------------------------
 

@@ -224,6 +224,11 @@ def _waiting_event(run: Run, call_id: str) -> list[str]:
 def close_run(session: Session, code: ExitCode, failed: Claim | None) -> StatusReport:
     """Write `run.finished` and the report beside the journal."""
     run = session.run
+    if code not in (ExitCode.WAITING_APPROVAL, ExitCode.INTERRUPTED):  # those go on: the end is not reached yet
+        changed = {key.rsplit("/", 1)[0] for key in run.journal.state.snapshots if key.endswith("/before")}
+        for role, host in run.role_names.items():
+            if host in changed:
+                run.picture(role, "after")
     if failed is not None:
         failed = failed.model_copy(update={"text": run.journal.redactor.clean(failed.text)})
     report = build(run.journal.state, list(run.journal.events()), exit_code=int(code), failed=failed)

@@ -40,7 +40,7 @@ def _argument_lines(call: Call) -> list[str]:
         for index, stage in enumerate(stages_of(args)):
             lines += ["  | into:"] if index else []
             lines += [f"    {_clip(word(each))}" for each in stage]
-        args = {k: v for k, v in args.items() if k not in ("argv", "stages") and v not in (None, {}, [], "")}
+        args = {k: v for k, v in args.items() if k in ("stdin", "env", "cwd", "log") and v not in (None, {}, "")}
     for key, value in args.items():
         shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
         several = shown.splitlines() if key in ("content", "stdin") else [shown]

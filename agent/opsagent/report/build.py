@@ -183,9 +183,13 @@ def plan_of(seen: Evidence, launch: CallState | None) -> tuple[dict[str, Any], l
 
 
 def _limits(seen: Evidence, launch: CallState | None) -> list[Limit]:
-    logged = _result(launch).get("limits") or (_result(seen.last("tail_log")).get("facts") or {}).get("limits") or {}
+    logged = dict(
+        _result(launch).get("limits") or (_result(seen.last("tail_log")).get("facts") or {}).get("limits") or {}
+    )
     if not logged:
         return []
+    asked = seen.last("curl_test")
+    logged["max_prompt_tokens"] = (_result(asked).get("facts") or {}).get("max_req_input_len")
     plan, said = plan_of(seen, launch)
     predicted, intervals = plan.get("limits") or {}, plan.get("intervals") or {}
     evidence = proof(launch) or proof(seen.last("tail_log"))
@@ -197,7 +201,8 @@ def _limits(seen: Evidence, launch: CallState | None) -> list[Limit]:
             predicted=predicted.get(name),
             interval=intervals.get(name),
             bound_by=_bound_by(name, plan, flags),
-            evidence=evidence + (said if predicted.get(name) is not None else []),
+            evidence=(proof(asked) if name == "max_prompt_tokens" else evidence)
+            + (said if predicted.get(name) is not None else []),
         )
         for name in LIMITS
         if logged.get(name) is not None
@@ -210,9 +215,10 @@ def _bound_by(name: str, plan: dict[str, Any], flags: Sequence[str]) -> str:
     if name in ("context_len", "max_prompt_tokens") and _option(flags, "--context-length"):
         less = " less 6" if name == "max_prompt_tokens" else ""
         return f"--context-length {_option(flags, '--context-length')}{less}"
-    if name == "max_total_num_tokens":
-        return str(plan.get("binding_constraint") or "KV pool, after weights and recurrent state")
-    return str(plan.get("binding_constraint") or "")
+    constraint = str(plan.get("binding_constraint") or "")
+    if name == "max_total_num_tokens" and (not constraint or constraint.startswith("--max-running-requests")):
+        return "KV pool, after weights and recurrent state"
+    return constraint
 
 
 def _memory(seen: Evidence) -> dict[str, float]:
@@ -247,15 +253,24 @@ def _verification(seen: Evidence) -> list[Probe]:
 
 
 def _noise(seen: Evidence) -> list[Noise]:
-    found: dict[str, Noise] = {}
+    """Noise lines, one for each reason: the first line stands for those that are harmless for the same reason."""
+    found: dict[str, list[Noise]] = {}
     for tool in ("launch_sglang", "tail_log"):
         for call in seen.calls.get(tool, []):
             diagnosis = _result(call).get("diagnosis") or {}
             for item in _result(call).get("noise") or diagnosis.get("noise") or []:
-                text = str(item.get("text") or "")
-                reason = str(item.get("reason") or "")
-                found.setdefault(text, Noise(text=text, why_harmless=reason, evidence=proof(call)))
-    return list(found.values())
+                text, reason = str(item.get("text") or ""), str(item.get("reason") or "")
+                same = found.setdefault(reason, [])
+                if all(noise.text != text for noise in same):
+                    same.append(Noise(text=text, why_harmless=reason, evidence=proof(call)))
+    return [_first(same) for same in found.values()]
+
+
+def _first(same: list[Noise]) -> Noise:
+    """The line that names a missing library says most; the number of the others is added."""
+    best = next((noise for noise in same if ".so" in noise.text or "Error" in noise.text), same[0])
+    more = f" ({len(same) - 1} more like it)" if len(same) > 1 else ""
+    return best.model_copy(update={"why_harmless": best.why_harmless + more})
 
 
 def weight_loads(seen: Evidence) -> int:
@@ -282,7 +297,7 @@ def _open(seen: Evidence, launch: CallState | None) -> list[str]:
     if launch is not None and result.get("unit"):
         found.append("It does not start again by itself after a reboot: enable the unit?")
     for call in seen.state.calls.values():
-        if call.status == "refused" and call.call.tool == "stop_server":
+        if call.status == "refused" and call.call.tool == "stop_server" and call.call.role == "old":
             found.append(
                 f"The old server on {call.call.host} is still up: switch clients, then run runbooks/decommission.md."
             )

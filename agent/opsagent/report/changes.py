@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from opsagent.report.model import Change
@@ -24,7 +25,8 @@ def changed(seen: Evidence) -> list[Change]:
             Change(host=host, what=what, before=_text(old), after=_text(new), evidence=evidence)
             for what, old, new in differences(before, after)
         ]
-    return found + _written(seen)
+    seen_by_pictures = {(change.host, change.what.rpartition(" ")[2]) for change in found}
+    return found + [change for change in _written(seen) if (change.host, change.what) not in seen_by_pictures]
 
 
 def differences(before: Any, after: Any, path: str = "") -> list[tuple[str, Any, Any]]:
@@ -41,7 +43,9 @@ def differences(before: Any, after: Any, path: str = "") -> list[tuple[str, Any,
 def _text(value: Any) -> str:
     if value is None:
         return ""
-    return ", ".join(str(item) for item in value) if isinstance(value, list) else str(value)
+    if isinstance(value, list):
+        return ", ".join(str(item) for item in value)
+    return f"sha256:{value}" if re.fullmatch(r"[0-9a-f]{64}", str(value)) else str(value)
 
 
 def _written(seen: Evidence) -> list[Change]:

@@ -62,7 +62,7 @@ def behaviours(seen: Evidence) -> list[Claim]:
     if facts.get("thinks_by_default"):
         found.append(
             Claim(
-                text="It thinks by default; the thinking is in `reasoning_content`. Off per request: "
+                text="It thinks by default; the thinking is in reasoning_content. Off per request: "
                 'chat_template_kwargs {"enable_thinking": false}.',
                 evidence=[event],
             )
@@ -91,6 +91,8 @@ def trade_offs(seen: Evidence, launch: CallState | None) -> list[TradeOff]:
         return []
     plan, event = plans[-1]
     chosen = (plan.get("proposal") or {}).get("limits") or plan.get("limits") or {}
+    flags = [str(word) for word in (plan.get("proposal") or plan.get("asked") or {}).get("flags") or []]
+    base = float(((plan.get("proposal") or {}).get("cost") or {}).get("spare_gib") or 0.0)
     options: list[TradeOff] = []
     for option in plan.get("alternatives") or plan.get("advice") or []:
         limits = option.get("limits") or {}
@@ -98,13 +100,20 @@ def trade_offs(seen: Evidence, launch: CallState | None) -> list[TradeOff]:
             options.append(
                 TradeOff(
                     to_get=str(option.get("to_get") or _to_get(limits, chosen)),
-                    change={str(k): None if v is None else str(v) for k, v in (option.get("change") or {}).items()},
+                    change=_beyond(option.get("change") or {}, flags),
                     limits={k: limits.get(k) for k in ("max_running_requests", "max_total_num_tokens", "context_len")},
-                    costs=_costs(option.get("cost") or {}),
+                    costs=_costs(option.get("cost") or {}, base),
                     evidence=[event],
                 )
             )
     return options
+
+
+def _beyond(change: dict[str, Any], chosen: list[str]) -> dict[str, str | None]:
+    """An option's change against the flags that were launched: what they have already is no change."""
+    pairs = set(zip(chosen, chosen[1:], strict=False))
+    wanted = {str(k): None if v is None else str(v) for k, v in change.items()}
+    return {k: v for k, v in wanted.items() if v is None or (k, v) not in pairs} or wanted
 
 
 def _same(limits: dict[str, Any], chosen: dict[str, Any]) -> bool:
@@ -119,11 +128,14 @@ def _to_get(limits: dict[str, Any], chosen: dict[str, Any]) -> str:
     return "more requests at once" if more_requests else "longer contexts" if more_tokens else "something else"
 
 
-def _costs(cost: dict[str, Any]) -> str:
-    """The planner's costs in words; `spare_gib` is memory that graphs, the draft and long prefills no longer have."""
+def _costs(cost: dict[str, Any], base: float) -> str:
+    """The planner's costs in words. `spare_gib` is memory that graphs, the draft and long prefills no longer have; `base` is
+    that of the flags that were launched.
+    """
     words = [str(cost[key]) for key in ("quality", "speed", "risk", "text") if cost.get(key)]
     spare = cost.get("spare_gib")
-    if isinstance(spare, (int, float)) and abs(spare) >= 0.05:
+    spare = spare - base if isinstance(spare, (int, float)) else 0.0
+    if abs(spare) >= 0.05:
         words.append(
             f"{abs(spare):.1f} GiB {'less' if spare < 0 else 'more'} spare for graphs, draft and long prefills"
         )

@@ -61,6 +61,14 @@ def _overcome(seen: Evidence, found: dict[str, Incident]) -> None:
         last = shown[-1]
         later = [c for c in seen.calls.get(last.call.tool, []) if _number(c) > _number(last) and not _cause(c)]
         incident.resolved = incident.resolved or bool(later)
+        proposal = (last.result or {}).get("proposal") or {}
+        if (
+            not incident.resolved
+            and last.call.tool == "estimate_vram"
+            and proposal
+            and seen.last("launch_sglang", ok=True)
+        ):
+            incident.resolved, incident.remedy = True, proposal.get("change") or {}
 
 
 def _number(call: CallState) -> int:

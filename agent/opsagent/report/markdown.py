@@ -36,7 +36,7 @@ def number(value: float | int | None) -> str:
     """A number as people read it: 126,723; 0.72; – for nothing."""
     if value is None:
         return "–"
-    return f"{value:,}" if isinstance(value, int) or float(value).is_integer() else f"{value:,.3g}"
+    return f"{int(value):,}" if float(value).is_integer() else f"{value:,.3g}"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
