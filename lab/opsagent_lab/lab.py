@@ -34,6 +34,8 @@ class Lab:
     state: Path | None = None
     """Where the world is saved after each command; None: nowhere."""
     closed: bool = field(default=False)
+    saving: threading.Lock = field(default_factory=threading.Lock)
+    """One writer at a time: commands end in threads of their own."""
 
     @property
     def name(self) -> str:
@@ -83,7 +85,8 @@ class Lab:
         """Write the world to the state file, if there is one."""
         if self.state is not None and not self.closed:
             try:
-                saving.save(self.world, self.scenario.name, self.state)
+                with self.saving:
+                    saving.save(self.world, self.scenario.name, self.state)
             except OSError as problem:  # a full disk must not hang the command that was just answered
                 self.world.bugs.append(f"the lab cannot be saved: {problem}")
 

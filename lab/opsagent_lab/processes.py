@@ -145,6 +145,11 @@ def execute(process: Process) -> int:
         return stop.code
     except BrokenPipeError:
         return 141
+    except OSError as problem:
+        if problem.errno is None or problem.errno < 0:
+            raise
+        process.err(f"{process.argv[0]}: write error: {problem.strerror}\n".encode())
+        return 1
     except Exception:
         world.bugs.append(f"{process.host.name}: {process.argv}\n{traceback.format_exc()}")
         process.err(f"lab: internal error in {process.argv[0]}: {traceback.format_exc(limit=-2)}\n".encode())

@@ -155,7 +155,13 @@ def _simple(shell: Shell, simple: Simple, streams: Streams) -> int:
         return 0
     builtin = shell.builtins.get(argv[0])
     if builtin is not None:
-        return builtin(shell, argv, inner)
+        try:
+            return builtin(shell, argv, inner)
+        except BrokenPipeError:
+            raise
+        except OSError as problem:
+            shell.complain(streams, f"{argv[0]}: write error: {lab_files.words(problem)}")
+            return 1
     env = shell.environment() | values
     try:
         path, _node = which(shell.process.world, shell.process.host, argv[0], env, shell.process.sim.cwd)
@@ -183,7 +189,7 @@ def _redirected(shell: Shell, redirect: Redirect, streams: Streams) -> Streams:
         if writer is None:
             raise OSError(9, "Bad file descriptor", target)
     else:
-        if redirect.kind == ">" or not tree.exists(path):
+        if not path.startswith(("/sys/", "/proc/")) and (redirect.kind == ">" or not tree.exists(path)):
             tree.write(path, b"")
         writer = _discard if path == "/dev/null" else _appender(shell, path)
     return replace(streams, out=writer) if redirect.fd == 1 else replace(streams, err=writer)

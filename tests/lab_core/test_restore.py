@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ def test_files_units_and_bindings_survive(small: Path, tmp_path: Path) -> None:
         argv(pve, "cp", "/root/notes.txt", "/root/copy")
         argv(pve, "head", "-c", "3000", "/dev/zero")
         argv(pve, "tee", "/root/bytes", stdin="\x00é\n")
-        argv(pve, "sh", "-c", "echo 0000:41:00.0 > /sys/bus/pci/drivers/nvidia/unbind")
+        assert argv(pve, "sh", "-c", "echo 0000:41:00.0 > /sys/bus/pci/drivers/nvidia/unbind").ok
         before, killed = lab.snapshot(), _copy(state)
     for file in (state, killed):
         with opsagent_lab.open(str(small), state=file) as again:
@@ -89,3 +90,15 @@ def test_a_file_that_is_no_saved_lab_is_one_clear_error(small: Path, tmp_path: P
     state.write_text(text)
     with pytest.raises(ScenarioError, match="not a saved lab"):
         opsagent_lab.open(str(small), state=state)
+
+
+def test_commands_that_end_together_are_saved_one_by_one(small: Path, tmp_path: Path) -> None:
+    with opsagent_lab.open(str(small), state=tmp_path / "lab.json") as lab:
+        pve = host_of(lab, "pve")
+        with ThreadPoolExecutor(8) as pool:
+            done = list(pool.map(lambda n: argv(pve, "touch", f"/root/{n}"), range(60)))
+        assert all(one.ok for one in done)
+        assert lab.world.bugs == []
+        lab.save()
+    with opsagent_lab.open(str(small), state=tmp_path / "lab.json") as again:
+        assert len(again.world.files(again.world.host("pve")).listdir("/root")) == 61

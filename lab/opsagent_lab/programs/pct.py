@@ -226,7 +226,8 @@ def _rsync(process: Process) -> int:
             todo = todo[1:] if word.endswith("e") else todo
         elif word.startswith("-"):
             process.write_err(
-                f"rsync: {word}: unknown option\nrsync error: syntax or usage error (code 1) at main.c(1795) [client=3.2.7]\n"
+                f"rsync: {word}: unknown option\n"
+                "rsync error: syntax or usage error (code 1) at main.c(1795) [client=3.2.7]\n"
             )
             return 1
         else:

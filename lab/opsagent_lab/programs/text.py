@@ -222,7 +222,10 @@ def _tee(process: Process) -> int:
     for name in options.operands:
         try:
             path = process.path(name)
-            if "a" not in options or not process.files.exists(path):
+            computed = path.startswith(("/sys/", "/proc/"))
+            if computed:
+                process.files.get(path)
+            elif "a" not in options or not process.files.exists(path):
                 process.files.write(path, b"")
             targets.append(path)
         except OSError as problem:
