@@ -1,4 +1,4 @@
-"""Launches that are broken in thirteen ways: each is named and repaired by the autopilot, without a wasted load of weights."""
+"""Launches that are broken in thirteen ways: each is named and repaired by the autopilot, no load of weights is wasted."""
 
 from __future__ import annotations
 
