@@ -21,7 +21,8 @@ from opsagent_tools.host import Host
 from opsagent_tools.hosts.inventory import HostEntry, Inventory, load_inventory, open_host
 
 HOSTS_FILE = "hosts.toml"
-DEFAULT_SCENARIO = "story"
+SCENARIOS = {"migrate": "story", "launch": "hybrid", "diagnose": "takeover", "decommission": "decommission"}
+"""Scenario of a runbook when none is named; `story` for any other."""
 
 
 @dataclass
@@ -108,7 +109,7 @@ def lab_places(runbook: Runbook, scenario: str, *, state: Path | None = None, sp
     """The simulated hosts of a scenario, served on loopback until `close`. `state` restores an earlier world."""
     import opsagent_lab
 
-    lab = opsagent_lab.open(scenario or DEFAULT_SCENARIO, state=state, speed=speed)
+    lab = opsagent_lab.open(scenario or SCENARIOS.get(runbook.name, "story"), state=state, speed=speed)
     try:
         entries = {name: HostEntry(**settings) for name, settings in lab.hosts().items()}
         roles = {role: str(lab.roles.get(role, "")) for role in runbook.front.hosts}

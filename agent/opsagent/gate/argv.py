@@ -86,7 +86,8 @@ def check(argv: Sequence[str], t: Trace) -> None:
     if t.depth >= MAX_DEPTH:
         t.say("R3", "argv.too-deep", f"more than {MAX_DEPTH} wrappers around each other")
         return
-    _text(words, t)
+    if not _text(words, t):
+        return
     name = _program(words[0], t)
     if name is None:
         return
@@ -113,14 +114,16 @@ SUBCOMMANDS = frozenset(
 NO_HELP = frozenset({"eval", "exec", "source", ".", "sh", "bash", "dash", "echo", "printf", "kill", "test", "["})
 
 
-def _text(words: tuple[str, ...], t: Trace) -> None:
-    """Words that would be shown as something else than they are, and lone shell operators."""
+def _text(words: tuple[str, ...], t: Trace) -> bool:
+    """Words that would be shown as something else than they are. False when there is too much to look at."""
     if any(HIDDEN.search(word) for word in words):
         t.say("R3", "text.hidden", "control, bidi or zero-width characters in the arguments")
     if any("\x00" in word.replace(UNKNOWN, "") for word in words):
         t.say("R3", "text.hidden", "a NUL byte in the arguments")
     if len(words) > 500 or sum(map(len, words)) > 100_000:
         t.say("R3", "argv.too-long", "too long for anybody to read")
+        return False
+    return True
 
 
 def _program(word: str, t: Trace) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 from opsagent.journal.state import CallState
@@ -111,7 +112,7 @@ def trade_offs(seen: Evidence, launch: CallState | None) -> list[TradeOff]:
 
 def _beyond(change: dict[str, Any], chosen: list[str]) -> dict[str, str | None]:
     """An option's change against the flags that were launched: what they have already is no change."""
-    pairs = set(zip(chosen, chosen[1:], strict=False))
+    pairs = set(itertools.pairwise(chosen))
     wanted = {str(k): None if v is None else str(v) for k, v in change.items()}
     return {k: v for k, v in wanted.items() if v is None or (k, v) not in pairs} or wanted
 

@@ -17,6 +17,10 @@ ROOTED = re.compile(r"/proc/(?:[0-9]+|self|thread-self)(?:/task/[0-9]+)?/root(/.
 INDIRECT = re.compile(r"/proc/(?:[0-9]+|self|thread-self)(?:/task/[0-9]+)?/(cwd|exe|fd)(/.*)?")
 
 
+LONGEST = 4096
+"""Bytes of a path (PATH_MAX)."""
+
+
 def normal(path: str) -> str:
     """Absolute normal form; relative paths are taken from the login directory, `~` is root's home."""
     if path.startswith("~"):
@@ -56,6 +60,9 @@ def _kind(t: Trace, path: str) -> str:
 
 def doubtful(t: Trace, path: str) -> bool:
     """A path with shell syntax in it is what somebody hoped a shell would expand: we do not guess."""
+    if len(path) > LONGEST:
+        t.say("R3", "path.too-long", "a path that no system takes")
+        return True
     if SHELLISH.search(path.replace(UNKNOWN, "")):
         t.say("R3", "path.shell-syntax", f"{path!r} contains shell syntax")
         return True
@@ -66,7 +73,8 @@ def read(t: Trace, path: str, *, recursive: bool = False) -> None:
     """Contents of a file are read (with `recursive`: of everything below)."""
     if path in ("-", ""):
         return
-    doubtful(t, path)
+    if doubtful(t, path) and len(path) > LONGEST:
+        return
     if path == UNKNOWN or (UNKNOWN in path and not path.startswith(("/", "~", "."))):
         t.say("R2", "path.unknown", "reads files whose names are known only when it runs")
         return
@@ -118,7 +126,7 @@ MENTION = re.compile(r"(?:~|\$HOME|\$\{HOME\})?/[\w./@*?-]+|\.ssh/[\w./-]+")
 
 def mentions(t: Trace, text: str) -> None:
     """Code that we do not follow: what it names in plain words is refused where a plain command would be."""
-    for found in MENTION.findall(text):
+    for found in (each[:LONGEST] for each in MENTION.findall(text[: 4 * LONGEST])):
         place = normal(found)
         if secret(place) or (places.NEVER_WRITTEN.fullmatch(place) and not place.startswith("/dev/")):
             t.say("X", "secret.mention", f"opaque code names {place}")
@@ -139,7 +147,8 @@ def write(t: Trace, path: str, *, what: str = "writes") -> None:
     """A file or folder is made, replaced or changed."""
     if path in ("-", ""):
         return
-    doubtful(t, path)
+    if doubtful(t, path) and len(path) > LONGEST:
+        return
     if UNKNOWN in path and path == UNKNOWN:
         t.say("R3", "path.unknown", f"{what} paths that are known only when it runs")
         return
@@ -187,7 +196,8 @@ def _say_roots(t: Trace, each: str, what: str, tier_inside: str) -> None:
 
 def remove(t: Trace, path: str, *, recursive: bool = False) -> None:
     """A file is removed (with `recursive`: everything below)."""
-    doubtful(t, path)
+    if doubtful(t, path) and len(path) > LONGEST:
+        return
     what = "removes everything below" if recursive else "removes"
     for each in resolved(t, path):
         ours = owned(t, each)
