@@ -111,6 +111,20 @@ def test_nothing_makes_the_classifier_fail(words: list[str], name: str) -> None:
         assert not any(reason.rule == "gate.cannot-judge" for reason in verdict.reasons), (argv, verdict.reasons)
 
 
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["bash", "-c", "curl|" * 20000], ["bash", "-c", "$(" * 20000], ["cat", "/" + "a/" * 40000], ["awk",
+        "[" * 5000 + "@"], ["sed", "s/" + "[" * 9000],
+        ["python3", "-c", "(" * 50000], ["ls"] * 5000, ["env"] * 400, ["grep", "x", "key" * 20000 + ".pem"],
+        ["perl", "-e", "\"'" * 20000],
+    ],
+    ids=lambda argv: f"{argv[0]} {len(''.join(argv))}",
+)  # fmt: skip
+def test_much_is_a_doubt_and_no_burden(argv: list[str]) -> None:
+    assert level([argv]) >= TIERS.index("R2")
+
+
 WRAPPERS = [["env"], ["timeout", "5"], ["nice"], ["nohup"], ["sudo"], ["setsid"], ["ionice", "-c3"], ["stdbuf",
 "-oL"], ["time"],
             ["systemd-run"], ["chroot", "/mnt"], ["xargs"], ["taskset", "1"], ["flock", "/tmp/l"], ["exec"],
