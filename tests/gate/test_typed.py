@@ -39,6 +39,10 @@ FREE = {"port:30000": {"free": True, "owner": ""}, "gpus": {"free": True}, "exe:
         ({"port": 30000, "log": "/etc/cron.d/x"}, FREE, "R3"),
         ({"port": 30000, "flags": ["--trust-remote-code"]}, FREE, "R2"),
         ({"port": 30000, "flags": ["--tp-size", "2"]}, FREE, "R1"),
+        ({"port": 30000, "flags": ["--crash-dump-folder", "/root/.ssh"]}, FREE, "X"),
+        ({"port": 30000, "flags": "--crash-dump-folder=/var/log/sglang/crash"}, FREE, "R1"),
+        ({"port": 30000, "flags": ["--port", "8000"]}, FREE, "R2"),
+        ({"port": 30000, "flags": "--por=8000"}, FREE, "R2"),
     ],
 )
 def test_launch(args: dict[str, Any], known: dict[str, Any], want: Tier) -> None:

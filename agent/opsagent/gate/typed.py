@@ -110,7 +110,16 @@ def _flag_port(flags: list[str], port: int | None) -> int | None:
     return port
 
 
+WRITTEN = re.compile(r"--.*(dump|storage|folder|export|record|output|save|log-dir|cache-dir|profil).*")
+"""Flags of SGLang whose value is a place where the server writes."""
+
+
 def _flags(flags: list[str], t: Trace) -> None:
+    for flag, following in zip(flags, (*flags[1:], ""), strict=True):
+        name, equals, value = flag.partition("=")
+        place = value if equals else following
+        if WRITTEN.fullmatch(name) and place.startswith(("/", "~", ".")):
+            paths.write(t, place, what=f"{name} lets the server write")
     for flag in flags:
         if FLAG_CODE.fullmatch(flag.split("=")[0]):
             t.say("R2", "launch.flag", f"{flag.split('=')[0]} runs code of the model or reaches other hosts")
