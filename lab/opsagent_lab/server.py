@@ -31,6 +31,7 @@ T = TypeVar("T")
 MAX_SESSIONS = 10
 """sshd's default: the eleventh channel of one link is refused."""
 READ_AHEAD = 1 << 20
+PATIENCE_S = 0.05
 
 
 @dataclass
@@ -260,9 +261,12 @@ class _Command:
         if world.closing or self.server.thread is None:
             return
         with contextlib.suppress(RuntimeError):
-            self.server.loop.call_soon_threadsafe(self._finish, code, reader)
+            asyncio.run_coroutine_threadsafe(self._finish(code, reader), self.server.loop)
 
-    def _finish(self, code: int, reader: asyncio.Future[None]) -> None:
+    async def _finish(self, code: int, reader: asyncio.Future[None]) -> None:
+        """Send the exit status. Commands of the lab are over in less than a millisecond: a client that is still about to say
+        that its stdin has ended would say so of a closed channel, which costs it the whole link (with sshd, too)."""
+        await asyncio.wait([reader], timeout=PATIENCE_S)
         reader.cancel()
         self.account.sessions -= 1
         with contextlib.suppress(Exception):
