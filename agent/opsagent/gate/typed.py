@@ -115,7 +115,7 @@ WRITTEN = re.compile(r"--.*(dump|storage|folder|export|record|output|save|log-di
 
 
 def _flags(flags: list[str], t: Trace) -> None:
-    for flag, following in zip(flags, (*flags[1:], ""), strict=True):
+    for flag, following in zip(flags, [*flags[1:], ""], strict=False):
         name, equals, value = flag.partition("=")
         place = value if equals else following
         if WRITTEN.fullmatch(name) and place.startswith(("/", "~", ".")):

@@ -123,7 +123,7 @@ def find(argv: tuple[str, ...], t: Trace) -> None:
 
 def wanted_name(words: Sequence[str]) -> str:
     """`/NAME` when the expression looks for one name or path, else ''."""
-    for flag, value in zip(words, (*words[1:], ""), strict=True):
+    for flag, value in zip(words, [*words[1:], ""], strict=False):
         if flag in ("-name", "-iname", "-path", "-wholename", "-ipath"):
             return "/" + value.rsplit("/", 1)[-1]
     return ""

@@ -86,7 +86,7 @@ def openssl(argv: tuple[str, ...], t: Trace) -> None:
         words[:1] in (("x509",), ("crl",), ("verify",), ("req",))
         and not {"-out", "-signkey", "-CAkey", "-new", "-x509", "-newkey"} & set(words)
     )
-    for flag, value in zip(words, (*words[1:], ""), strict=True):
+    for flag, value in zip(words, [*words[1:], ""], strict=False):
         if flag in ("-in", "-CAfile", "-key", "-inkey", "-passin") and value and not value.startswith("pass:"):
             paths.read(t, value.removeprefix("file:"))
         elif flag in ("-out", "-keyout", "-writerand"):
