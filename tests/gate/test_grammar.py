@@ -125,6 +125,17 @@ def test_much_is_a_doubt_and_no_burden(argv: list[str]) -> None:
     assert level([argv]) >= TIERS.index("R2")
 
 
+@pytest.mark.parametrize(
+    "rest", [[], ["/srv/models"], ["-x"], ["--bogus=1"], ["a", "b", "c"], ["--"], ["-"], ["-c", "x"], ["list"]]
+)
+def test_every_program_can_be_judged_with_little(rest: list[str]) -> None:
+    for name in registry():
+        call = Call(id="c1", tool="ssh_exec", host="gpu01", args={"argv": [name, *rest]})
+        verdict = classify(call, Facts(), Policy())
+        assert verdict.reasons
+        assert not any(reason.rule.startswith("gate.") for reason in verdict.reasons), (name, rest, verdict.reasons)
+
+
 WRAPPERS = [["env"], ["timeout", "5"], ["nice"], ["nohup"], ["sudo"], ["setsid"], ["ionice", "-c3"], ["stdbuf",
 "-oL"], ["time"],
             ["systemd-run"], ["chroot", "/mnt"], ["xargs"], ["taskset", "1"], ["flock", "/tmp/l"], ["exec"],

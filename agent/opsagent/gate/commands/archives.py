@@ -82,6 +82,7 @@ def unzip(argv: tuple[str, ...], t: Trace) -> None:
 
 def zip_(argv: tuple[str, ...], t: Trace) -> None:
     parsed = parse(argv, rules("zip"), t)
+    t.say("R1", "zip.pack", "zip packs files")
     for each in parsed.operands[:1]:
         paths.write(t, each)
     for each in parsed.operands[1:]:
