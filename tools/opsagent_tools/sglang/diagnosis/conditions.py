@@ -48,6 +48,16 @@ def _small_pool(_scan: Scan, hit: Hit, launch: Launch) -> bool:
     return pool is None and context is not None and allowed < context - 64
 
 
+def _degenerate_text(scan: Scan, hit: Hit, _launch: Launch) -> bool:
+    """An answer that a line quotes is garbage, or the pieces of a streamed one are, put together."""
+    if any(map(degenerate, answers_of(hit.match.string))):
+        return True
+    if "delta" not in hit.match.string:
+        return False
+    pieces = [h.match.string for h in scan.of(hit.source) if "delta" in h.match.string and h.line >= hit.line]
+    return degenerate("".join(text for piece in pieces for text in answers_of(piece)))
+
+
 def _module_of_architecture(scan: Scan, hit: Hit, _launch: Launch) -> bool:
     """An import error names the module of the very architecture that is then called unsupported."""
     architectures = [re.sub(r"[^a-z0-9]", "", a.lower()) for a in re.findall(r"'(\w+?)'", hit.match[0])]
@@ -106,7 +116,7 @@ CONDITIONS: dict[str, Condition] = {
     "others-hold-memory": _others_big,
     "first-error": _alone,
     "was-ready": lambda _s, h, _n: h.ready,
-    "degenerate-text": lambda _s, h, _n: any(map(degenerate, answers_of(h.match.string))),
+    "degenerate-text": _degenerate_text,
     "little-at-begin": _little_at_begin,
     "error-follows": _error_follows,
     "hybrid-or-room-left": lambda s, h, n: _hybrid(s, h, n) or _room_left(s, h, n),

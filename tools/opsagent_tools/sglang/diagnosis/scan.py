@@ -18,7 +18,7 @@ KEEP_FIRST, KEEP_LAST, QUOTE = 40, 8, 300
 _ANSI_PIECE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\r")
 
 FATAL = (
-    r"Received sigquit from a child process?|Scheduler hit an exception|Watchdog timeout|terminated unexpectedly|"
+    r"Received sigquit from a child process?|(?:Scheduler|\w+Client|\w+Worker\w*) hit an exception|Exception in \w+:|Watchdog timeout|terminated unexpectedly|"
     r"died during initialization|scheduler is dead|error while attempting to bind|Initialization failed\. warmup error|"
     r"crashed with exit code|^Killed\b|Application startup failed|Exception in thread|exited unexpectedly"
 )
@@ -55,6 +55,7 @@ class Hit:
     noise: bool
     time: float | None
     error: bool = False
+    source: str = ""
     """The line is an exception, or calls itself an error."""
 
 
@@ -204,6 +205,7 @@ def _hit(result: Scan, n: int, event: Event, match: re.Match[str], launch: Launc
             event.role == "exception"
             or event.head.level in ("ERROR", "CRITICAL", "FATAL")
             or bool(_ERROR.search(event.text)),
+            result.knowledge.patterns[n].source,
         )
     )
 
