@@ -192,7 +192,9 @@ def question(argv: tuple[str, ...], t: Trace) -> None:
 
 
 def man(argv: tuple[str, ...], t: Trace) -> None:
-    parse(argv, rules("man"), t, doubt="R3")
+    for each in parse(argv, rules("man"), t, doubt="R3").operands:
+        if "/" in each:
+            paths.read(t, each)
     t.say("R0", "read", "man prints a page")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from opsagent.gate.argv import Checker, operators
 from opsagent.gate.commands.simple import apply, parse, unknown
 from opsagent.gate.commands.tables import rules
@@ -26,6 +28,19 @@ def grep(argv: tuple[str, ...], t: Trace) -> None:
         paths.read(t, below, recursive=deep)
     if deep and not found:
         t.say("R2", "path.relative", "reads the whole folder in which it happens to run")
+
+
+def jq(argv: tuple[str, ...], t: Trace) -> None:
+    """jq and yq: the first operand is a program, which may ask for the environment or for files."""
+    parsed = parse(argv, rules(argv[0]), t, skip=1)
+    t.say("R0", "read", f"{argv[0]} prints parts of its input")
+    named = parsed.has("-f", "--from-file")
+    for code in [] if named else parsed.operands[:1]:
+        if re.search(r"\$ENV\b|\benv\b|\bstrenv\b", code):
+            t.say("R2", "environment.print", f"{argv[0]} reads the environment")
+        paths.mentions(t, code)
+    for each in parsed.operands if named else parsed.operands[1:]:
+        paths.read(t, each)
 
 
 def tr(argv: tuple[str, ...], t: Trace) -> None:
@@ -85,6 +100,7 @@ def xxd(argv: tuple[str, ...], t: Trace) -> None:
 
 GREPS = ("grep", "egrep", "fgrep", "zgrep", "rgrep", "xzgrep", "zegrep", "zfgrep", "bzgrep", "rg", "ag", "ack")
 OWN = {
+    "jq": jq, "yq": jq,
     "tr": tr, "uniq": uniq, "sort": sort, "split": split, "csplit": split, "xxd": xxd,
     **dict.fromkeys(("less", "more", "zless", "pg", "most"), less),
     **dict.fromkeys(GREPS, grep),
