@@ -24,6 +24,8 @@ class Progress:
     left: list[str] = field(default_factory=list)
     fences: set[int] = field(default_factory=set)
     """Call fences of the current step that are done (or skipped)."""
+    unmet: dict[int, str] = field(default_factory=dict)
+    """Call fences of the current step that were refused or failed and not made good: the step cannot be left."""
     failure: Failure | None = None
     red: list[str] = field(default_factory=list)
     """Expressions that were red when the step's checks ran last."""
@@ -66,7 +68,7 @@ class Progress:
         if data["step"] in self.left:
             self.left = self.left[: self.left.index(data["step"])]
         self.step, self.fences, self.red, self.attempts = data["step"], set(), [], 0
-        self.failure, self._failed_tool = None, ""
+        self.failure, self._failed_tool, self.unmet = None, "", {}
 
     def _on_step_left(self, _event: Event, data: dict[str, Any]) -> None:
         self.left.append(data["step"])
@@ -93,6 +95,7 @@ class Progress:
         fence = self._meta.get(call_id, {}).get("fence")
         if fence is not None:
             self.fences.add(fence)
+            self.unmet.pop(fence, None)
 
     def _fail(self, call_id: str, cause: str | None, what: str, event: Event) -> None:
         self._failed_tool = self.meta(call_id).get("tool", "")
@@ -108,6 +111,12 @@ class Progress:
 
     def _on_call_failed(self, event: Event, data: dict[str, Any]) -> None:
         self._fail(data["call"], data.get("cause"), data["what"], event)
+        self._not_made(data["call"])
+
+    def _not_made(self, call_id: str) -> None:
+        fence = self.meta(call_id).get("fence")
+        if fence is not None:
+            self.unmet[fence] = self.meta(call_id).get("tool", "")
 
     def _on_call_reconciled(self, _event: Event, data: dict[str, Any]) -> None:
         if data.get("happened") == "yes" and isinstance(data.get("result"), dict):
@@ -121,6 +130,7 @@ class Progress:
             self._done(data["call"])
         elif self.meta(data["call"]).get("tool") != "ask_operator":
             self._fail(data["call"], None, f"refused by {data['by']}: {data.get('reason') or 'no reason given'}", event)
+            self._not_made(data["call"])
 
     def _on_note(self, _event: Event, data: dict[str, Any]) -> None:
         if data.get("skipped") is not None:

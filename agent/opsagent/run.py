@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -90,6 +90,8 @@ class Run:
     secrets: Callable[[str], None] = lambda _value: None
     history: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Measured facts of earlier runs by host name."""
+    take_picture: Callable[[Host, Sequence[str]], dict[str, Any]] | None = None
+    """Facts of a host for before and after (opsagent_tools.snapshot); None: no pictures are taken."""
     execute_tool: Callable[[Call, Callable[[], BaseModel]], dict[str, Any]] | None = None
     """In a replay: recorded results instead of hosts (the second argument would run the real tool)."""
 
@@ -108,12 +110,10 @@ class Run:
         In a replay there is no host: the recorded snapshots stand in the journal already.
         """
         host = self.role_names.get(role, "")
-        if not host or self.execute_tool is not None or f"{host}/{phase}" in self.journal.state.snapshots:
+        if not host or self.take_picture is None or f"{host}/{phase}" in self.journal.state.snapshots:
             return
-        from opsagent_tools.snapshot import snapshot
-
         try:
-            facts = snapshot(self.open_host(role), self.runbook.front.allow.roots)
+            facts = self.take_picture(self.open_host(role), self.runbook.front.allow.roots)
         except OpsError as error:
             self.emit("snapshot", host=host, phase=phase, facts={}, error=error.what)
         else:

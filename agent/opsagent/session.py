@@ -125,12 +125,14 @@ def assemble(
     wish: Wish, run_id: str, folder: Path, journal: FileJournal, tools: dict[str, Any], watcher: Watcher | None
 ) -> Session:
     """Put the parts of a run together around an open journal."""
+    from opsagent_tools.snapshot import snapshot
+
     places = wish.places
     clock = FastClock(places.speed)
     run = Run(
         id=run_id, runbook=wish.runbook, journal=journal, gate=gate_for(wish, run_id, lambda: journal.state), tools=tools,
         role_names=dict(places.roles), open_host=places.open, clock=clock, watcher=watcher or Silent(),
-        simulated=places.simulated, dry=wish.dry, secrets=journal.redactor.add,
+        simulated=places.simulated, dry=wish.dry, secrets=journal.redactor.add, take_picture=snapshot,
     )  # fmt: skip
     run.budget = Budget(Limits.of(wish.runbook.front.budget), clock, usage=lambda: journal.state.usage)
     session = Session(run, model_of(wish, run), folder, journal, places)

@@ -36,6 +36,12 @@ def check(run: Run) -> bool:
             "step.check", step=step.id, expr=item.expr, ok=ok, values=values, what=what, why=item.why,
             cause=None if ok else _cause(run, roots), evidence=evidence, first=index == 0, last=index == count - 1,
         )  # fmt: skip
+    if green and run.progress.unmet:
+        # Its checks may not look at the call at all; a declared call that was refused or failed is not done for that.
+        tools = ", ".join(run.progress.unmet.values())
+        run.emit("step.check", step=step.id, expr=f"made: {tools}", ok=False, values={}, evidence=[], last=True,
+                 what=f"a declared call was not made: {tools}", why="", cause=None)  # fmt: skip
+        return False
     if green:
         run.emit("step.left", step=step.id)
     return green

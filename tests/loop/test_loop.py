@@ -184,6 +184,18 @@ def test_a_refused_call_that_is_needed_ends_the_run_as_denied() -> None:
     assert "call.started" not in types(run)
 
 
+def test_a_refused_call_that_no_check_looks_at_still_keeps_the_step() -> None:
+    body = """
+    ## Smash {#smash}
+    ```call
+    tool: smash
+    ```
+    """
+    run = make_run(body, gate=ScriptedGate(denied={"smash"}))
+    assert go(run) is ExitCode.DENIED
+    assert "step.left" not in types(run)
+
+
 def test_facts_that_changed_after_the_approval_void_it() -> None:
     host = CounterHost()
     run = make_run(OPTIONAL.replace("optional: true", ""), host=host, gate=ScriptedGate(stale={"smash"}))
