@@ -178,7 +178,7 @@ def _fetched(fetch: Fetch, args: DownloadModelArgs, began: float, *, created: bo
 def _verify(fetch: Fetch, files: tuple[Listed, ...] | list[Listed]) -> list[str]:
     """Names of the files that are not as the hub says; hashed on the host, as a job."""
     wanted = {"op": "verify", "path": fetch.plan.path, "files": [asdict(one) for one in files]}
-    name = fetch.next_name()
+    name = fetch.next_name("hash")
     command = ("python3", "-c", probes.script("download"), json.dumps(wanted))
     job = jobs.start(fetch.host, jobs.JobSpec(name, command, f"/var/log/opsagent/{name}.log"), fetch.ctx)
 

@@ -71,14 +71,17 @@ class Fetch:
     stall_s: float
     attempts: int
     tries: list[Try] = field(default_factory=list)
-    jobs_made: int = 0
+    jobs_made: dict[str, int] = field(default_factory=dict)
     unit: str = ""
     log: str = ""
 
-    def next_name(self) -> str:
-        """Jobs of this call are numbered; a repeated call begins again and finds the ones that run."""
-        self.jobs_made += 1
-        return f"{jobs.job_name(self.ctx)}-{self.jobs_made}"
+    def next_name(self, kind: str) -> str:
+        """Jobs of this call are numbered by what they do; a repeated call begins again and finds the ones that run.
+
+        (Without the kind a repeated call that needs fewer transfers would take an old transfer for its hashing.)
+        """
+        self.jobs_made[kind] = self.jobs_made.get(kind, 0) + 1
+        return f"{jobs.job_name(self.ctx)}.{kind}{self.jobs_made[kind]}"
 
 
 def seen(host: Host, plan: Plan) -> Seen:
@@ -123,7 +126,7 @@ def _why(one: Try) -> tuple[str, str]:
 
 def _transfer(fetch: Fetch, names: list[str], way: Way) -> Try:
     """One `hf download`, cut when no byte comes for `stall_s`."""
-    plan, ctx, name = fetch.plan, fetch.ctx, fetch.next_name()
+    plan, ctx, name = fetch.plan, fetch.ctx, fetch.next_name("get")
     command = (fetch.hf, "download", plan.repo, *names, "--revision", plan.commit, "--local-dir", plan.path)
     env = {**CALM, **fetch.env, **({"HF_HUB_DISABLE_XET": "1"} if way == "http" else {})}
     job = jobs.start(fetch.host, jobs.JobSpec(name, command, f"/var/log/opsagent/{name}.log", env), ctx)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from opsagent_tools import probes
-from opsagent_tools.errors import HostError, ToolFailed
+from opsagent_tools.errors import OutcomeUnknown, ToolFailed
 from opsagent_tools.host import Host
 
 
@@ -52,15 +52,20 @@ class HostFacts:
     host: Host
     configured: bool = True
 
+    def _asked(self, wanted: list[str]) -> dict[str, Any]:
+        """A lost link is no unknown outcome here: the probe only reads, so it is asked again."""
+        try:
+            return probes.ask(self.host, "facts", {"keys": wanted}, timeout_s=30.0)
+        except OutcomeUnknown:
+            return probes.ask(self.host, "facts", {"keys": wanted}, timeout_s=30.0)
+
     def ask(self, keys: Iterable[str]) -> Mapping[str, Any]:
         wanted = sorted(key for key in keys if "!" not in key)
         if not wanted:
             return {}
         try:
-            answer = probes.ask(self.host, "facts", {"keys": wanted}, timeout_s=30.0)
+            answer = self._asked(wanted)
         except ToolFailed:
             return {}
-        except HostError:
-            raise
         facts = answer.get("facts")
         return {str(k): v for k, v in facts.items() if k in wanted} if isinstance(facts, dict) else {}
