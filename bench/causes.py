@@ -17,8 +17,8 @@ Made by `python bench/causes.py`; the data is in `tools/opsagent_tools/sglang/di
 `opsagent diagnose LOG` names one of these, or `none` for a healthy server and for a log that does not tell.
 
 The cause is the earliest event that explains the rest. "Received sigquit", "Killed" after an error, closed sockets of
-other ranks and the printed lists of solutions are consequences or boilerplate. For memory the moment decides: weights, static pools,
-graph capture, serving. Lines that look like errors and are none are listed as noise, each with its reason.
+other ranks and the printed lists of solutions are consequences or boilerplate. For memory the moment decides: weights,
+static pools, graph capture, serving. Lines that look like errors and are none are listed as noise, each with its reason.
 
 ## How well it does on the examples
 

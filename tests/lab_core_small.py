@@ -25,4 +25,4 @@ os = "ubuntu-24.04"
 [hosts.other]
 addresses = ["10.9.0.2"]
 os = "ubuntu-24.04"
-"""
+"""  # noqa: E501

@@ -62,7 +62,7 @@ class PreflightResult(Result):
     notes: list[str] = []
     """What it said while it completed them."""
 
-    # A refusal is what was asked for, never a failed call: `failed` stays false, and the runbook's checks look at the fields.
+    # A refusal is what was asked for, never a failed call: `failed` stays false, checks look at the fields.
 
 
 def run(host: Host, args: PreflightArgs, ctx: Context | None = None) -> PreflightResult:
