@@ -33,6 +33,9 @@ KEPT = (
     "reasoning_parser", "tool_call_parser", "host", "port", "load_format",
 )  # fmt: skip
 SAID = 6000
+EARLY = ("PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LD_PRELOAD")
+"""Variables that count only when a process starts with them."""
+AGAIN = "OPSAGENT_PREFLIGHT_AGAIN"
 
 
 @contextlib.contextmanager
@@ -99,8 +102,21 @@ def free(paths: list[str]) -> dict[str, int]:
     return found
 
 
+def start_again(text: str, env: dict[str, str]) -> None:
+    """Become the same script in the server's environment; stdin can be read once more."""
+    handle, name = tempfile.mkstemp(prefix="opsagent-preflight-")
+    os.unlink(name)  # noqa: PTH108
+    os.write(handle, text.encode())
+    os.lseek(handle, 0, os.SEEK_SET)
+    os.dup2(handle, 0)
+    os.execve(sys.executable, sys.orig_argv, {**os.environ, **env, AGAIN: "1"})
+
+
 def main() -> None:
-    wanted, given = json.loads(sys.argv[1]), json.loads(sys.stdin.read())
+    text = sys.stdin.read()
+    wanted, given = json.loads(sys.argv[1]), json.loads(text)
+    if any(name in given["env"] for name in EARLY) and AGAIN not in os.environ and hasattr(sys, "orig_argv"):
+        start_again(text, given["env"])
     os.environ.update(given["env"])
     sys.argv = ["launch_server.py", *given["flags"]]
     answer: dict[str, Any] = {
