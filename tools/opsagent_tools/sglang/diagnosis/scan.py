@@ -18,7 +18,8 @@ KEEP_FIRST, KEEP_LAST, QUOTE = 40, 8, 300
 _ANSI_PIECE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\r")
 
 FATAL = (
-    r"Received sigquit from a child process?|(?:Scheduler|\w+Client|\w+Worker\w*) hit an exception|Exception in \w+:|Watchdog timeout|terminated unexpectedly|"
+    r"Received sigquit from a child process?|(?:Scheduler|\w+Client|\w+Worker\w*) hit an exception|"
+    r"Exception in \w+:|Watchdog timeout|terminated unexpectedly|"
     r"died during initialization|scheduler is dead|error while attempting to bind|Initialization failed\. warmup error|"
     r"crashed with exit code|^Killed\b|Application startup failed|Exception in thread|exited unexpectedly"
 )
@@ -30,7 +31,8 @@ _TROUBLE = re.compile(
     re.I,
 )
 _ERROR = re.compile(
-    r"^(?:[\w.:/-]+: )?(?:error|fatal|panic)\b|^failed: |\b(?:Error|Exception): |: (?:fatal )?error: ", re.I
+    r"(?:^|\s)Killed\b|^(?:[\w.:/-]+: )?(?:error|fatal|panic)\b|^failed: |\b(?:Error|Exception): |: (?:fatal )?error: ",
+    re.I,
 )
 _MARKS = (
     *ANCHORS, "sigquit", "scheduler hit", "watchdog", "unexpectedly", "died during", "is dead", "attempting to bind",
