@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -50,6 +51,10 @@ class EstimateVramArgs(Args):
     free_gib: float | None = Field(
         default=None, gt=0, description='Free GiB per card at "Load weight begin", when it is known.'
     )
+    empty: bool = Field(
+        default=False,
+        description="Count the cards as empty: for a server that runs on them now and holds their memory.",
+    )
 
 
 class EstimateVramResult(Plan, Result):
@@ -70,6 +75,8 @@ def run(host: Host, args: EstimateVramArgs, ctx: Context | None = None) -> Estim
     config, checkpoint, path = _model(host, args.model, ctx)
     cards = _used(_cards(host, args.gpus), args.flags, args.env)
     facts = gpu_facts(cards)
+    if args.empty:
+        facts = replace(facts, free_mib=None)
     version = args.sglang or _version(host, args.python) or NEWEST
     want = (
         Wish(context=args.want_context, concurrency=args.want_concurrency)

@@ -123,6 +123,8 @@ def _endpoint(seen: Evidence, launch: CallState | None, served: dict[str, Any]) 
         return None
     base = _result(launch) or served
     url = str(base.get("public_url") or base.get("url") or "")
+    if not url and base.get("port"):
+        url = f"http://127.0.0.1:{base['port']}/v1"  # as the host itself reaches it: more is not known of another's server
     url = url if not url or url.rstrip("/").endswith("/v1") else url.rstrip("/") + "/v1"
     facts = probe.get("facts") or {}
     model_id = str(probe.get("model_id") or facts.get("model_id") or base.get("model_id") or "")
@@ -177,22 +179,25 @@ def plan_of(seen: Evidence, launch: CallState | None) -> tuple[dict[str, Any], l
     call = seen.last("estimate_vram")
     plan = _result(call)
     proposal = plan.get("proposal") or {}
-    if proposal.get("limits"):
+    if proposal.get("limits") and launch is not None:
         return {**proposal, "intervals": {"max_total_num_tokens": proposal.get("interval")}}, proof(call)
     return plan, proof(call)
 
 
 def _limits(seen: Evidence, launch: CallState | None) -> list[Limit]:
-    logged = dict(
-        _result(launch).get("limits") or (_result(seen.last("tail_log")).get("facts") or {}).get("limits") or {}
-    )
-    if not logged:
-        return []
     asked = seen.last("curl_test")
-    logged["max_prompt_tokens"] = (_result(asked).get("facts") or {}).get("max_req_input_len")
+    answered = _result(asked).get("facts") or {}
+    logged = dict(
+        _result(launch).get("limits")
+        or (_result(seen.last("tail_log")).get("facts") or {}).get("limits")
+        or {name: answered.get(name) for name in LIMITS}
+    )
+    if not any(logged.values()):
+        return []
+    logged["max_prompt_tokens"] = answered.get("max_req_input_len")
     plan, said = plan_of(seen, launch)
     predicted, intervals = plan.get("limits") or {}, plan.get("intervals") or {}
-    evidence = proof(launch) or proof(seen.last("tail_log"))
+    evidence = proof(launch) or proof(seen.last("tail_log")) or proof(asked)
     flags = [str(word) for word in plan.get("flags") or (plan.get("asked") or {}).get("flags") or []]
     return [
         Limit(

@@ -91,9 +91,10 @@ def trade_offs(seen: Evidence, launch: CallState | None) -> list[TradeOff]:
     if not plans:
         return []
     plan, event = plans[-1]
-    chosen = (plan.get("proposal") or {}).get("limits") or plan.get("limits") or {}
-    flags = [str(word) for word in (plan.get("proposal") or plan.get("asked") or {}).get("flags") or []]
-    base = float(((plan.get("proposal") or {}).get("cost") or {}).get("spare_gib") or 0.0)
+    running = plan if launch is None else (plan.get("proposal") or plan)
+    chosen = running.get("limits") or {}
+    flags = [str(word) for word in running.get("flags") or (plan.get("asked") or {}).get("flags") or []]
+    base = float((running.get("cost") or {}).get("spare_gib") or 0.0)
     options: list[TradeOff] = []
     for option in plan.get("alternatives") or plan.get("advice") or []:
         limits = option.get("limits") or {}

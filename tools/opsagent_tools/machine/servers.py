@@ -32,6 +32,8 @@ class Server(BaseModel):
     user: str
     age_s: int
     argv: list[str]
+    flags: list[str] = []
+    """The engine's own flags, without where the model is and where it listens: what a planner reads."""
     model: str | None = None
     served_model_name: str | None = None
     port: int | None = None
@@ -90,6 +92,22 @@ def _nested(process: Process, processes: Sequence[Process]) -> bool:
     return parent is not None and engine_of(parent.argv) is not None
 
 
+ELSEWHERE = ("--model-path", "--model", "-m", "--host", "--port", "-p", "--api-key", "--admin-api-key")
+
+
+def own_flags(words: Sequence[str]) -> list[str]:
+    """The flags of a server's command line, without those that say where: model, address, port, keys."""
+    start = next((at for at, word in enumerate(words) if word.startswith("--")), len(words))
+    kept: list[str] = []
+    skip = False
+    for word in words[start:]:
+        if word.startswith("-"):
+            skip = word.partition("=")[0] in ELSEWHERE
+        if not skip:
+            kept.append(word)
+    return kept
+
+
 def _server(
     host: Host, engine: str, process: Process, processes: Sequence[Process], listeners: Sequence[Listener]
 ) -> Server:
@@ -104,7 +122,8 @@ def _server(
     fields = stat.stdout.rpartition(")")[2].split() if stat.ok else []
     return Server(
         engine=engine, pid=process.pid, started=fields[19] if len(fields) > 19 else "", user=process.user,
-        age_s=process.age_s, argv=masked(words), model=option(words, "--model-path", "--model", "-m"),
+        age_s=process.age_s, argv=masked(words), flags=own_flags(masked(words)),
+        model=option(words, "--model-path", "--model", "-m"),
         served_model_name=option(words, "--served-model-name"), port=port,
         bind=served[0].address if served else option(words, "--host"), listening=bool(served), unit=unit,
         container=container, processes=pids, supervised=unit.endswith(".service") and not unit.startswith("opsagent-"),
