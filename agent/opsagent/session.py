@@ -19,6 +19,8 @@ from opsagent.budget import Budget, Limits
 from opsagent.call import canonical
 from opsagent.control import CONTROL
 from opsagent.journal import FileJournal
+from opsagent.learning import learn
+from opsagent.learning import load as load_history
 from opsagent.loop import drive
 from opsagent.protocols import Model
 from opsagent.redact import Redactor
@@ -134,6 +136,8 @@ def assemble(
         role_names=dict(places.roles), open_host=places.open, clock=clock, watcher=watcher or Silent(),
         simulated=places.simulated, dry=wish.dry, secrets=journal.redactor.add, take_picture=snapshot,
     )  # fmt: skip
+    if not places.simulated:
+        run.history = {name: load_history(name) for name in places.roles.values() if name}
     run.budget = Budget(Limits.of(wish.runbook.front.budget), clock, usage=lambda: journal.state.usage)
     session = Session(run, model_of(wish, run), folder, journal, places)
     run.stopped = lambda: session.interrupted or (folder / "STOP").exists()
@@ -231,6 +235,8 @@ def close_run(session: Session, code: ExitCode, failed: Claim | None) -> StatusR
         for role, host in run.role_names.items():
             if host in changed:
                 run.picture(role, "after")
+    if not run.simulated and code is ExitCode.VERIFIED:
+        learn(run.journal.state)
     if failed is not None:
         failed = failed.model_copy(update={"text": run.journal.redactor.clean(failed.text)})
     report = build(run.journal.state, list(run.journal.events()), exit_code=int(code), failed=failed)

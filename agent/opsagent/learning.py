@@ -1,0 +1,62 @@
+"""What launches teach about a host: how far the planner was off there, and how long each phase takes.
+
+One small JSON file per host under `$XDG_STATE_HOME/opsagent/history/`. It is advice, never a fact that a run depends on: a
+broken or missing file means no history. Simulated hosts teach nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from opsagent.journal.runs import runs_root
+from opsagent.journal.state import RunState
+from opsagent_tools.sglang.calibration import observe, remember
+
+
+def history_file(host: str, root: Path | None = None) -> Path:
+    folder = root or runs_root().parent / "history"
+    return folder / (re.sub(r"[^A-Za-z0-9_.-]", "_", host) + ".json")
+
+
+def load(host: str, root: Path | None = None) -> dict[str, Any]:
+    """The history of a host: `planner` (observations, oldest first) and `phase_seconds`; {} when there is none."""
+    with contextlib.suppress(OSError, ValueError):
+        found = json.loads(history_file(host, root).read_text(encoding="utf-8"))
+        if isinstance(found, dict):
+            return found
+    return {}
+
+
+def learned(history: Mapping[str, Any], plan: Mapping[str, Any], launch: Mapping[str, Any]) -> dict[str, Any]:
+    """The history with one more launch: predicted against logged, and the duration of its phases."""
+    logged = {row["name"]: row["logged"] for row in launch.get("compared") or [] if row.get("unit") == "GiB"}
+    seen = observe(plan, logged) if plan else {}
+    observations = remember(history.get("planner"), seen) if seen else list(history.get("planner") or [])
+    return {**history, "planner": observations, "phase_seconds": launch.get("phase_seconds") or {}}
+
+
+def learn(state: RunState, root: Path | None = None) -> list[str]:
+    """Keep what the run's launches taught, by host; returns the hosts. A disk that refuses is not worth an error."""
+    plans: dict[str, Mapping[str, Any]] = {}
+    hosts: dict[str, dict[str, Any]] = {}
+    for call in state.calls.values():
+        result = call.result or {}
+        if call.call.tool == "estimate_vram" and call.status == "finished":
+            plans[call.call.host] = result
+        elif call.call.tool == "launch_sglang" and call.ok and result.get("state") == "ready":
+            known = hosts.get(call.call.host) or load(call.call.host, root)
+            hosts[call.call.host] = learned(known, plans.get(call.call.host, {}), result)
+    for host, history in hosts.items():
+        path = history_file(host, root)
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            fresh = path.with_suffix(".new")
+            fresh.write_text(json.dumps(history, indent=1) + "\n", encoding="utf-8")
+            os.replace(fresh, path)  # noqa: PTH105 - atomic, and the name says so
+    return sorted(hosts)
