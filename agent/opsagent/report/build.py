@@ -220,6 +220,10 @@ def _bound_by(name: str, plan: dict[str, Any], flags: Sequence[str]) -> str:
     if name in ("context_len", "max_prompt_tokens") and _option(flags, "--context-length"):
         less = " less 6" if name == "max_prompt_tokens" else ""
         return f"--context-length {_option(flags, '--context-length')}{less}"
+    if name == "context_len":
+        return "the model's own length"
+    if name == "max_prompt_tokens":
+        return "the smaller of context length and tokens in all, less 6"
     constraint = str(plan.get("binding_constraint") or "")
     if name == "max_total_num_tokens" and (not constraint or constraint.startswith("--max-running-requests")):
         return "KV pool, after weights and recurrent state"
