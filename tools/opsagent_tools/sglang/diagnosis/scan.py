@@ -18,10 +18,10 @@ KEEP_FIRST, KEEP_LAST, QUOTE = 40, 8, 300
 _ANSI_PIECE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\r")
 
 FATAL = (
-    r"Received sigquit from a child process?|(?:Scheduler|\w+Client|\w+Worker\w*) hit an exception|"
-    r"Exception in \w+:|Watchdog timeout|terminated unexpectedly|"
-    r"died during initialization|scheduler is dead|error while attempting to bind|Initialization failed\. warmup error|"
-    r"crashed with exit code|^Killed\b|Application startup failed|Exception in thread|exited unexpectedly"
+    r"Received sigquit from a child process?|(?:Scheduler|\w+Client|\w+Worker\w*) hit an exception|Exception in \w+:|"
+    r"Watchdog timeout|terminated unexpectedly|died during initialization|scheduler is dead|"
+    r"error while attempting to bind|Initialization failed\. warmup error|crashed with exit code|^Killed\b|"
+    r"Application startup failed|Exception in thread|exited unexpectedly"
 )
 _FATAL = re.compile(FATAL, re.I)
 _OK = re.compile(r"\"(?:GET|POST) /\S* HTTP/[\d.]+\" 2\d\d")
