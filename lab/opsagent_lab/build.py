@@ -16,7 +16,9 @@ from opsagent_lab.programs import (
     changing,
     curl,
     expressions,
+    finding,
     hf,
+    journal,
     listing,
     nvidia,
     packages,
@@ -25,6 +27,7 @@ from opsagent_lab.programs import (
     python,
     search,
     shells,
+    space,
     system,
     systemd,
     text,
@@ -52,7 +55,17 @@ _OS = {
     "ubuntu-24.04": ("Ubuntu 24.04.3 LTS", "ubuntu", "24.04", "2.39", "6.8.0-86-generic"),
     "ubuntu-22.04": ("Ubuntu 22.04.5 LTS", "ubuntu", "22.04", "2.35", "5.15.0-160-generic"),
 }
-_SBIN = ("nvidia-installer", "modprobe", "lsmod", "modinfo", "update-initramfs", "reboot", "shutdown", "ldconfig")
+_SBIN = (
+    "nvidia-installer",
+    "modprobe",
+    "lsmod",
+    "modinfo",
+    "update-initramfs",
+    "reboot",
+    "shutdown",
+    "poweroff",
+    "ldconfig",
+)
 _ONLY_PVE = ("pct", "qm")
 _ONLY_DRIVER = ("nvidia-smi", "nvidia-modprobe")
 _ONLY_METAL = ("lspci", "modprobe", "lsmod", "modinfo", "update-initramfs")
@@ -62,8 +75,8 @@ _NOT_SYSTEM = ("sglang", "hf", "huggingface-cli", "uv", "pip", "pip3", "python")
 def registry() -> Registry:
     """Every program of the lab."""
     return join(*(m.PROGRAMS for m in (
-        changing, curl, expressions, hf, listing, nvidia, packages, pct, procs, python, search, shells, system, systemd,
-        text, uv,
+        changing, curl, expressions, finding, hf, journal, listing, nvidia, packages, pct, procs, python, search, shells,
+        space, system, systemd, text, uv,
     )))  # fmt: skip
 
 

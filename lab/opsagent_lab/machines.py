@@ -72,6 +72,20 @@ def reboot(process: Process) -> int:
     return 0
 
 
+def power_off(process: Process) -> int:
+    """The machine goes down and stays down: in the lab nobody can press its button."""
+    world, host = process.world, process.host
+    world.count(host, "power_offs")
+
+    def body() -> None:
+        _pause(world, 2.0)
+        for child in [*world.containers(host), host]:
+            stop_host(world, child)
+
+    threading.Thread(target=body, name=f"{host.name}: poweroff", daemon=True).start()
+    return 0
+
+
 def go_down_and_up(world: World, host: SimHost) -> None:
     """The part of a reboot that happens by itself; a lab that was saved in between goes on with it."""
 

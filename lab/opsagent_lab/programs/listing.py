@@ -1,15 +1,14 @@
-"""Programs that look at files: ls, stat, du, df, find, readlink, realpath, sha256sum, basename, dirname, file tests."""
+"""Programs that look at files: ls, stat, readlink, realpath, sha256sum, basename, dirname, file tests."""
 
 from __future__ import annotations
 
-import fnmatch
 import posixpath
 import re
 import stat as bits
 
 from opsagent_lab.clock import stamp
 from opsagent_lab.files import digest, on_disk, words
-from opsagent_lab.program import Exit, Process, Registry
+from opsagent_lab.program import Process, Registry
 from opsagent_lab.programs.options import read, usage
 from opsagent_lab.state import Disk, Node
 
@@ -167,113 +166,6 @@ def _disk_fields(process: Process, path: str) -> dict[str, str]:
     }
 
 
-def _du(process: Process) -> int:
-    long = {"summarize": "s", "human-readable": "h", "block-size=": "B", "apparent-size": "A", "bytes": "b",
-    "max-depth=": "d",
-            "total": "c", "all": "a", "dereference": "L", "one-file-system": "x"}  # fmt: skip
-    options = read(process, "shbkmcaxLD", "Bd", long)
-    apparent = bool({"A", "b"} & options.given.keys())
-    unit = 1 if "b" in options else 2**20 if "m" in options else _unit(process, options.last("B", "1K"))
-    depth = 0 if "s" in options else int(options.last("d", "1000"))
-    code, grand = 0, 0
-
-    def size(path: str) -> int:
-        parts = process.files.walk(path)
-        return sum((n.size if n.kind != "dir" else 4096) if apparent else on_disk(n) for _p, n in parts)
-
-    def show(amount: int, name: str) -> None:
-        text = human(amount) if "h" in options else str(-(-amount // unit))
-        process.write_out(f"{text}\t{name}\n")
-
-    for name in options.operands or ["."]:
-        base = process.path(name)
-        try:
-            base = process.files.resolve(base) if "L" in options or "D" in options else base
-            entries = list(process.files.walk(base))
-        except OSError as problem:
-            code = process.fail(f"cannot access '{name}': {words(problem)}")
-            continue
-        for path, node in sorted(entries, key=lambda e: -e[0].count("/")):
-            below = path[len(base) :]
-            if path != base and (below.count("/") > depth or (node.kind != "dir" and "a" not in options)):
-                continue
-            if path != base:
-                show(size(path), name.rstrip("/") + below)
-        total = size(base)
-        grand += total
-        show(total, name)
-    if "c" in options:
-        show(grand, "total")
-    return code
-
-
-def _unit(process: Process, text: str) -> int:
-    match = re.fullmatch(r"(\d*)([KMGT]?)(i?B)?", text)
-    if match is None:
-        process.write_err(f"{process.name}: invalid --block-size argument '{text}'\n")
-        raise Exit(1)
-    return int(match.group(1) or 1) * {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}[match.group(2)]
-
-
-def _df(process: Process) -> int:
-    long = {"human-readable": "h", "block-size=": "B", "print-type": "T", "type=": "t", "portability": "P",
-    "output?": "output",
-            "exclude-type=": "x", "all": "a", "local": "l", "si": "h"}  # fmt: skip
-    options = read(process, "hkmTPal", "Btx", long)
-    unit = 2**20 if "m" in options else _unit(process, options.last("B", "1K"))
-    disks, code = [], 0
-    for name in options.operands:
-        path = process.path(name)
-        if process.files.find(path) is None:
-            code = process.fail(f"{name}: No such file or directory")
-            continue
-        disk = process.files.disk(process.files.resolve(path))
-        if disk is not None:
-            disks.append(disk)
-    if options.operands and not disks:
-        return code
-    rows = [_df_row(process, d, unit, "h" in options) for d in (disks if options.operands else process.host.disks)]
-    size = (
-        "Size"
-        if "h" in options
-        else f"{human(unit)}-blocks"
-        if unit not in (1024, 1)
-        else "1K-blocks"
-        if unit > 1
-        else "1B-blocks"
-    )
-    heads = {"source": "Filesystem", "fstype": "Type", "size": size, "used": "Used", "avail": "Avail"
-    if "h" in options else "Available",
-             "pcent": "Use%", "target": "Mounted on"}  # fmt: skip
-    columns = ["source", "size", "used", "avail", "pcent", "target"]
-    if "T" in options:
-        columns.insert(1, "fstype")
-    if options.last("output"):
-        columns = options.last("output").split(",")
-    unknown = [c for c in columns if c not in heads]
-    if unknown:
-        raise usage(process, f"option --output: field '{unknown[0]}' unknown")
-    table = [[heads[c] for c in columns]] + [[row[c] for c in columns] for row in rows]
-    widths = [max(len(row[i]) for row in table) for i in range(len(columns))]
-    left = {"source", "fstype", "target"}
-    for row in table:
-        cells = [f"{v:<{w}}" if c in left else f"{v:>{w}}" for v, w, c in zip(row, widths, columns, strict=True)]
-        process.write_out(" ".join(cells).rstrip() + "\n")
-    return code
-
-
-def _df_row(process: Process, disk: Disk, unit: int, sizes: bool) -> dict[str, str]:
-    used = min(disk.size, process.files.used(disk))
-    free = disk.size - used
-
-    def show(amount: int) -> str:
-        return human(amount) if sizes else str(-(-amount // unit))
-
-    percent = f"{-(-used * 100 // max(1, used + free))}%"
-    return {"source": disk.device, "fstype": disk.fstype, "size": show(disk.size), "used": show(used), "avail": show(free),
-            "pcent": percent, "target": disk.mount}  # fmt: skip
-
-
 def _readlink(process: Process) -> int:
     options = read(process, "fenvqsm", "", {"canonicalize": "f", "canonicalize-existing": "e", "no-newline": "n"})
     if not options.operands:
@@ -375,104 +267,6 @@ def _check(process: Process, text: str, given: dict[str, list[str]]) -> int:
     return 1 if bad or missing else 0
 
 
-def _find(process: Process) -> int:
-    args = process.args
-    starts = []
-    while args and not args[0].startswith(("-", "(", "!")):
-        starts.append(args.pop(0))
-    tests, actions, depth = _find_tests(process, args)
-    code = 0
-    for start in starts or ["."]:
-        base = process.path(start)
-        try:
-            entries = list(process.files.walk(base))
-        except OSError as problem:
-            code = process.fail(f"'{start}': {words(problem)}")
-            continue
-        for path, node in entries:
-            below = path[len(base) :] if base != "/" else path
-            level = below.strip("/").count("/") + 1 if below.strip("/") else 0
-            if not depth[0] <= level <= depth[1]:
-                continue
-            shown = start.rstrip("/") + ("/" if below and not below.startswith("/") else "") + below if below else start
-            if all(_matches(process, node, path, shown, *test) for test in tests):
-                process.write_out(_printed(actions, node, shown, below))
-    return code
-
-
-def _find_tests(process: Process, args: list[str]) -> tuple[list[tuple[str, str]], str, tuple[int, int]]:
-    tests, action, low, high = [], "%p\n", 0, 10**6
-    while args:
-        item = args.pop(0)
-        known = (
-            "-name",
-            "-iname",
-            "-type",
-            "-size",
-            "-path",
-            "-newer",
-            "-mmin",
-            "-maxdepth",
-            "-mindepth",
-            "-printf",
-            "-links",
-        )
-        if item in known:
-            if not args:
-                process.write_err(f"find: missing argument to `{item}'\n")
-                raise Exit(1)
-            value = args.pop(0)
-            if item == "-maxdepth":
-                high = int(value)
-            elif item == "-mindepth":
-                low = int(value)
-            elif item == "-printf":
-                action = value
-            else:
-                tests.append((item, value))
-        elif item == "-print0":
-            action = "%p\0"
-        elif item == "-empty":
-            tests.append((item, ""))
-        elif item not in ("-print", "-xdev", "-L"):
-            process.write_err(f"find: unknown predicate `{item}'\n")
-            raise Exit(1)
-    return tests, action, (low, high)
-
-
-def _matches(process: Process, node: Node, path: str, shown: str, test: str, value: str) -> bool:
-    if test in ("-name", "-iname"):
-        name = posixpath.basename(path)
-        pair = (name.lower(), value.lower()) if test == "-iname" else (name, value)
-        return fnmatch.fnmatchcase(*pair)
-    if test == "-path":
-        return fnmatch.fnmatchcase(shown, value)
-    if test == "-type":
-        return {"file": "f", "dir": "d", "link": "l", "char": "c"}[node.kind] in value.split(",")
-    if test == "-empty":
-        return node.kind == "file" and not node.size
-    if test == "-newer":
-        other = process.files.find(process.path(value))
-        return other is not None and node.mtime > other.mtime
-    sign, number = (value[0], value[1:]) if value[0] in "+-" else ("", value)
-    if test == "-mmin":
-        have = int((process.now - node.mtime) // 60)
-    else:
-        unit = {"c": 1, "k": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(number[-1], 512)
-        number = number.rstrip("ckMGb")
-        have = -(-node.size // unit)
-    return have > int(number) if sign == "+" else have < int(number) if sign == "-" else have == int(number)
-
-
-def _printed(form: str, node: Node, shown: str, below: str) -> str:
-    kind = {"file": "f", "dir": "d", "link": "l", "char": "c"}[node.kind]
-    fields = {"p": shown, "f": posixpath.basename(shown), "s": str(node.size), "y": kind, "P": below.lstrip("/"),
-    "m": f"{node.mode:o}",
-              "b": str(on_disk(node) // 512), "T@": f"{node.mtime:.10f}", "l": node.target, "%": "%"}  # fmt: skip
-    text = re.sub(r"%(T@|[pfsyPmbl%])", lambda m: fields[m.group(1)], form)
-    return text.replace("\\n", "\n").replace("\\t", "\t").replace("\\0", "\0")
-
-
 def _basename(process: Process) -> int:
     if not process.args:
         raise usage(process, "missing operand")
@@ -491,6 +285,6 @@ def _dirname(process: Process) -> int:
 
 
 PROGRAMS: Registry = {
-    "ls": _ls, "stat": _stat, "du": _du, "df": _df, "readlink": _readlink, "realpath": _realpath, "sha256sum": _sha256sum,
-    "find": _find, "basename": _basename, "dirname": _dirname,
+    "ls": _ls, "stat": _stat, "readlink": _readlink, "realpath": _realpath, "sha256sum": _sha256sum,
+"basename": _basename, "dirname": _dirname,
 }  # fmt: skip

@@ -1,13 +1,12 @@
-"""systemctl, systemd-run and journalctl."""
+"""systemctl and systemd-run."""
 
 from __future__ import annotations
 
 import hashlib
 import shlex
 
-from opsagent_lab import units
+from opsagent_lab import machines, units
 from opsagent_lab.clock import stamp
-from opsagent_lab.machines import reboot
 from opsagent_lab.processes import NotRunnable, which
 from opsagent_lab.program import Exit, Process, Registry
 from opsagent_lab.state import Unit
@@ -19,7 +18,7 @@ _NO_SYSTEMD = (
 _SIGNALS = {"TERM": 15, "KILL": 9, "INT": 2, "HUP": 1, "QUIT": 3}
 
 
-def _options(
+def options(
     process: Process, takes: tuple[str, ...], flags: tuple[str, ...]
 ) -> tuple[dict[str, list[str]], list[str]]:
     """Options with a value (`takes`) and without (`flags`), and the other words. Ends with 1 for an unknown option."""
@@ -74,12 +73,12 @@ def _systemctl(process: Process) -> int:
         "--no-block", "--now", "--value", "--all", "-a", "--quiet", "-q", "--no-pager", "--no-legend", "--plain", "--full",
         "-l", "--no-ask-password", "--failed", "--force", "-f", "--wait", "--system",
     )  # fmt: skip
-    given, words = _options(process, takes, flags)
+    given, words = options(process, takes, flags)
     verb, names = (words[0], words[1:]) if words else ("list-units", [])
     if verb in ("daemon-reload", "daemon-reexec"):
         return 0
-    if verb in ("reboot", "poweroff"):
-        return reboot(process) if verb == "reboot" else 1
+    if verb in ("reboot", "poweroff", "halt"):
+        return machines.reboot(process) if verb == "reboot" else machines.power_off(process)
     if verb == "is-system-running":
         process.write_out("running\n")
         return 0
@@ -329,70 +328,4 @@ def _environment(process: Process, path: str) -> dict[str, str]:
     return out
 
 
-def _journalctl(process: Process) -> int:
-    given, _words = _options(
-        process,
-        (
-            "-u",
-            "--unit",
-            "-n",
-            "--lines",
-            "-o",
-            "--output",
-            "--since",
-            "--until",
-            "-S",
-            "-U",
-            "-t",
-            "-p",
-            "-g",
-            "--grep",
-        ),
-        (
-            "-k",
-            "--dmesg",
-            "--no-pager",
-            "-b",
-            "--boot",
-            "-r",
-            "--reverse",
-            "-q",
-            "--quiet",
-            "-e",
-            "-x",
-            "--utc",
-            "-a",
-            "--all",
-        ),
-    )
-    unit = (given.get("-u", []) + given.get("--unit", []) or [""])[-1]
-    plain = (given.get("-o", []) + given.get("--output", []) or [""])[-1] == "cat"
-    if "-k" in given or "--dmesg" in given:
-        machine = process.world.machine(process.host)
-        lines = [
-            f"{stamp(machine.booted + at, '%b %d %H:%M:%S')} {process.host.hostname} kernel: {text}\n"
-            for at, text in machine.dmesg
-        ]
-    else:
-        chosen = [x for x in process.host.journal if not unit or x.unit == units.name_of(unit)]
-        lines = [
-            f"{x.text}\n"
-            if plain
-            else f"{stamp(x.time, '%b %d %H:%M:%S')} {process.host.hostname} {x.ident}[{x.pid}]: {x.text}\n"
-            for x in chosen
-        ]
-    count = (given.get("-n", []) + given.get("--lines", []) or ["all"])[-1]
-    for line in lines if count == "all" else lines[-int(count) :]:
-        process.write_out(line)
-    if not lines:
-        process.write_out("-- No entries --\n")
-    return 0
-
-
-def _reboot(process: Process) -> int:
-    return reboot(process)
-
-
-PROGRAMS: Registry = {
-    "systemctl": _systemctl, "systemd-run": _systemd_run, "journalctl": _journalctl, "reboot": _reboot, "shutdown": _reboot,
-}  # fmt: skip
+PROGRAMS: Registry = {"systemctl": _systemctl, "systemd-run": _systemd_run}
