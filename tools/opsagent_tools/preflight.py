@@ -113,6 +113,9 @@ def _result(
     if not result.accepted:
         result.cause = _cause(answer)
     _hardware(result, driver, answer, missing)
+    if result.accepted and not answer["programs"]["ninja"]:
+        result.cause = result.cause or "jit-ninja-missing"
+        result.notes.append("ninja is not on the server's PATH: kernels that are compiled at the start will fail")
     result.summary = _summary(result, command)
     return result
 

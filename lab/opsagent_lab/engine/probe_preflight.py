@@ -25,7 +25,7 @@ def probe_preflight(process: Process, wanted: dict[str, Any]) -> dict[str, Any]:
     process.env.update(given["env"])
     torch = probe_venv(process, {})
     process.sleep(9.0)
-    _prefix, venv = venvs.of(process)
+    prefix, venv = venvs.of(process)
     version = venvs.version(venv, "sglang")
     answer: dict[str, Any] = {
         "sglang": version or None, "torch": torch["torch"], "arch_list": torch["arch_list"], "available": torch["available"],
@@ -33,6 +33,9 @@ def probe_preflight(process: Process, wanted: dict[str, Any]) -> dict[str, Any]:
         "words": "", "code": 0, "said": "", "resolved": {}, "free": {p: process.files.free(p) for p in wanted["disk"]},
         "error": None,
     }  # fmt: skip
+    ninja = f"{prefix}/bin/ninja" if version else None
+    nvcc = "/usr/local/cuda/bin/nvcc"
+    answer["programs"] = {"ninja": ninja, "nvcc": nvcc if process.files.exists(nvcc) else None}
     if not version:
         return {**answer, "error": torch["error"] or "ModuleNotFoundError: No module named 'sglang'"}
     judged = judging.judge(version, given["flags"], process.env, process.files, visible(process)[1])

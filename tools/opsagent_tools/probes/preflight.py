@@ -4,7 +4,7 @@
 Argument: {disk: [paths]}. Stdin: {flags: [words after `-m sglang.launch_server`], env: {NAME: VALUE}} (with secrets).
 Answer: {sglang: "0.5.11"|null, torch: "2.11.0+cu130"|null, arch_list: ["sm_80", …], available: bool,
 devices: [{index, name, capability: "8.6"}], accepted: bool, kind: str, words: str, code: int, said: str,
-resolved: {NAME: VALUE}, free: {PATH: bytes}, error: str|null}.
+resolved: {NAME: VALUE}, free: {PATH: bytes}, programs: {"ninja": PATH|null, "nvcc": PATH|null}, error: str|null}.
 
 `kind` and `words` are the exception and its message, or `SystemExit` and argparse's last line (code 2); '' when accepted.
 `said` is the end of what SGLang printed meanwhile. `resolved` holds the arguments as ServerArgs left them, without secrets.
@@ -121,7 +121,8 @@ def main() -> None:
     sys.argv = ["launch_server.py", *given["flags"]]
     answer: dict[str, Any] = {
         "sglang": None, "torch": None, "arch_list": [], "available": False, "devices": [], "accepted": False, "kind": "",
-        "words": "", "code": 0, "said": "", "resolved": {}, "free": free(wanted["disk"]), "error": "sglang is not there",
+        "words": "", "code": 0, "said": "", "resolved": {}, "free": free(wanted["disk"]),
+        "programs": {name: shutil.which(name) for name in ("ninja", "nvcc")}, "error": "sglang is not there",
     }  # fmt: skip
     handle, name = tempfile.mkstemp(prefix="opsagent-preflight-")
     os.close(handle)
