@@ -31,7 +31,7 @@ _TROUBLE = re.compile(
     re.I,
 )
 _ERROR = re.compile(
-    r"(?:^|\s)Killed\b|^(?:[\w.:/-]+: )?(?:error|fatal|panic)\b|^failed: |\b(?:Error|Exception): |: (?:fatal )?error: ",
+    r"已杀死|(?:^|\s)Killed\b|^(?:[\w.:/-]+: )?(?:error|fatal|panic)\b|^failed: |\b(?:Error|Exception): |: (?:fatal )?error: ",
     re.I,
 )
 _MARKS = (
