@@ -31,7 +31,8 @@ _TROUBLE = re.compile(
     re.I,
 )
 _ERROR = re.compile(
-    r"已杀死|(?:^|\s)Killed\b|^(?:[\w.:/-]+: )?(?:error|fatal|panic)\b|^failed: |\b(?:Error|Exception): |: (?:fatal )?error: ",
+    r"已杀死|(?:^|\s)Killed\b|"
+    r"^(?:[\w.:/-]+: )?(?:error|fatal|panic)\b|^failed: |\b(?:Error|Exception): |: (?:fatal )?error: ",
     re.I,
 )
 _MARKS = (
