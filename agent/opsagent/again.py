@@ -154,7 +154,7 @@ def _conclude(session: Session, work: Callable[[], list[Outcome]], what: str) ->
         except OpsError as error:
             code, text = error.exit_code, error.what
     final = ExitCode.INTERRUPTED if code is ExitCode.VERIFIED else code
-    return code, close_run(session, final, Claim(text=text))
+    return code, close_run(session, final, Claim(text=text), ended=True)
 
 
 def _code(outcome: Outcome) -> ExitCode:

@@ -104,13 +104,15 @@ class Run:
         self.watcher.on_event(event)
         return event
 
-    def picture(self, role: str, phase: str) -> None:
-        """A snapshot of a host, once a phase, for the comparison in the report. One that fails is said and does not stop us.
+    def picture(self, role: str, phase: str, *, again: bool = False) -> None:
+        """A snapshot of a host, once a phase (unless `again`), for the comparison in the report. One that fails is said and does not stop us.
 
         In a replay there is no host: the recorded snapshots stand in the journal already.
         """
         host = self.role_names.get(role, "")
-        if not host or self.take_picture is None or f"{host}/{phase}" in self.journal.state.snapshots:
+        if not host or self.take_picture is None:
+            return
+        if f"{host}/{phase}" in self.journal.state.snapshots and not again:
             return
         try:
             facts = self.take_picture(self.open_host(role), self.runbook.front.allow.roots)

@@ -227,14 +227,14 @@ def _waiting_event(run: Run, call_id: str) -> list[str]:
     return [known.events["approval.requested"]] if known and "approval.requested" in known.events else []
 
 
-def close_run(session: Session, code: ExitCode, failed: Claim | None) -> StatusReport:
-    """Write `run.finished` and the report beside the journal."""
+def close_run(session: Session, code: ExitCode, failed: Claim | None, *, ended: bool = False) -> StatusReport:
+    """Write `run.finished` and the report beside the journal. `ended`: by the operator, and nothing will follow."""
     run = session.run
-    if code not in (ExitCode.WAITING_APPROVAL, ExitCode.INTERRUPTED):  # those go on: the end is not reached yet
+    if ended or code not in (ExitCode.WAITING_APPROVAL, ExitCode.INTERRUPTED):  # those go on: it is not the end yet
         changed = {key.rsplit("/", 1)[0] for key in run.journal.state.snapshots if key.endswith("/before")}
         for role, host in run.role_names.items():
             if host in changed:
-                run.picture(role, "after")
+                run.picture(role, "after", again=True)
     if not run.simulated and code is ExitCode.VERIFIED:
         learn(run.journal.state)
     if failed is not None:
