@@ -105,7 +105,9 @@ class Run:
         return event
 
     def picture(self, role: str, phase: str, *, again: bool = False) -> None:
-        """A snapshot of a host, once a phase (unless `again`), for the comparison in the report. One that fails is said and does not stop us.
+        """A snapshot of a host for the comparison in the report, once a phase unless `again`.
+
+        One that fails is said and does not stop us.
 
         In a replay there is no host: the recorded snapshots stand in the journal already.
         """
