@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -85,13 +86,12 @@ def events(
 ) -> Iterator[Event]:
     """Every record of `source` in order.
 
-    With `wanted` (asked with the lower-cased line), lines of a shape that is not wanted are passed over once their
-    shape is known: a shape is the line without its digits, so `wanted` must not depend on digits. That makes the long
+    With `wanted` (asked with the lower-cased line), lines of an unwanted shape are passed over once it is known: a shape is the line without its digits, so `wanted` must not depend on digits. That makes the long
     tail of a serving log cheap; the newest batch line stays in `skimmed`.
     """
     seen = skimmed if skimmed is not None else Skimmed()
     shapes: dict[bytes, int] = {}
-    often: dict[bytes, int] = {}
+    often: Counter[bytes] = Counter()
     tracebacks, launches = Assembler(), Launches()
     for number, raw in numbered(source):
         seen.lines, seen.last = number, raw
@@ -123,8 +123,8 @@ def events(
                 dull = dull and kind != _DULL
                 yield Event(number, body, head, launch, block, role, raw)
         if shape and not dull and not tracebacks.open:
-            often[shape] = count = often.get(shape, 0) + 1
-            dull = count > _OFTEN
+            often[shape] += 1
+            dull = often[shape] > _OFTEN
         if dull:
             if len(shapes) >= _SHAPES:
                 shapes.clear()
