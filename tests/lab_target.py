@@ -15,12 +15,12 @@ from opsagent_tools.host import Host
 from opsagent_tools.hosts.inventory import HostEntry, Inventory, open_host
 from opsagent_tools.tool import Context
 
-SPEED = 1500.0
+SPEED = 600.0
 BASE = """
 title = "a machine for tests"
 runbook = "launch"
 goal = "-"
-speed = 1500.0
+speed = 600.0
 [roles]
 target = "gpu1"
 [hosts.gpu1]

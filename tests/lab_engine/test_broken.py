@@ -22,8 +22,9 @@ def test_there_are_enough_of_them() -> None:
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_it_is_repaired(name: str, tmp_path: Path) -> None:
+    # no faster: deadlines of the tools are in simulated seconds, and a busy machine must still meet them
     fast = tmp_path / f"{name}.toml"
-    fast.write_text(f'extends = "{name}"\nspeed = 600.0\n')
+    fast.write_text(f'extends = "{name}"\nspeed = 150.0\n')
     places = lab_places(checked_runbook(find_runbook("runbooks/launch.md")), str(fast))
     lab = places.lab
     places.closers.clear()  # the oracle looks at the hosts after the run
