@@ -86,8 +86,9 @@ def events(
 ) -> Iterator[Event]:
     """Every record of `source` in order.
 
-    With `wanted` (asked with the lower-cased line), lines of an unwanted shape are passed over once it is known: a shape is the line without its digits, so `wanted` must not depend on digits. That makes the long
-    tail of a serving log cheap; the newest batch line stays in `skimmed`.
+    With `wanted` (asked with the lower-cased line), lines of an unwanted shape are passed over once it is known: a
+    shape is the line without its digits, so `wanted` must not depend on digits. That makes the long tail of a
+    serving log cheap; the newest batch line stays in `skimmed`.
     """
     seen = skimmed if skimmed is not None else Skimmed()
     shapes: dict[bytes, int] = {}
