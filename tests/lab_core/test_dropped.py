@@ -1,6 +1,6 @@
 """Links cut at random bytes and around random commands of a whole run: gone on with, it ends as the undisturbed one.
 
-The everyday run takes a few of them, `pytest -m soak` two hundred.
+The everyday run takes one of them, `pytest -m soak` two hundred.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def disturbed(folder: Path, seed: int) -> int:
     return int(faults.struck)
 
 
-SEEDS = [*range(5, 7), *(pytest.param(n, marks=pytest.mark.soak) for n in [*range(5), *range(7, 200)])]
+SEEDS = [5, *(pytest.param(n, marks=pytest.mark.soak) for n in range(200) if n != 5)]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -59,7 +59,7 @@ def test_the_same_deeds_give_the_same_snapshot_and_others_do_not(small: Path) ->
     assert touched != after("touch", "/root/b")
 
 
-@pytest.mark.parametrize("name", scenario.names())
+@pytest.mark.parametrize("name", [n for n in scenario.names() if not n.startswith("broken-")])
 def test_every_scenario_opens_and_its_oracle_is_readable(name: str) -> None:
     with opsagent_lab.open(name) as lab:
         failed = lab.oracle({"status": "failed"})

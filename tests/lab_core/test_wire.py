@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from opsagent_lab import machines
 from opsagent_lab.faults import Fault
 from opsagent_lab.lab import Lab
 from opsagent_tools.errors import AuthFailed, HostError, HostKeyMismatch, HostUnreachable, OutcomeUnknown
@@ -109,18 +110,21 @@ def test_a_background_unit_survives_the_link(lab: Lab, host: Get) -> None:
     assert set(shown.split()) == {"SubState=exited", "ExecMainStatus=0"}
 
 
-def test_a_reboot_drops_links_and_comes_back_with_a_new_boot_id(lab: Lab, host: Get) -> None:
+def test_a_reboot_drops_links_and_comes_back_with_a_new_boot_id(
+    lab: Lab, host: Get, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machines, "_DOWN_SECONDS", 500.0)  # long enough to be seen from a busy machine
     pve = host()
     before = argv(pve, "cat", "/proc/sys/kernel/random/boot_id").stdout
     argv(pve, "reboot")
     down = threading.Event()
-    for _ in range(400):
+    for _ in range(2000):
         if not lab.world.host("pve").on:
             break
         down.wait(0.01)
     with pytest.raises(HostUnreachable):
         argv(host(), "true")
-    for _ in range(400):
+    for _ in range(2000):
         if lab.world.host("pve").on:
             break
         down.wait(0.01)
