@@ -18,9 +18,7 @@ _NO_SYSTEMD = (
 _SIGNALS = {"TERM": 15, "KILL": 9, "INT": 2, "HUP": 1, "QUIT": 3}
 
 
-def options(
-    process: Process, takes: tuple[str, ...], flags: tuple[str, ...]
-) -> tuple[dict[str, list[str]], list[str]]:
+def options(process: Process, takes: tuple[str, ...], flags: tuple[str, ...]) -> tuple[dict[str, list[str]], list[str]]:
     """Options with a value (`takes`) and without (`flags`), and the other words. Ends with 1 for an unknown option."""
     given: dict[str, list[str]] = {}
     words: list[str] = []
