@@ -30,6 +30,8 @@ service down, so:
   make further calls with the same tools. References such as "${plan.proposal.flags}" may be used in arguments exactly as
   the runbook writes them; they are filled in for you. Give `host` (a role of the runbook) and, for a declared call, its
   `as` name.
+- A declared call with `when` is made only if that holds; leave it out otherwise. An `optional` call may be refused, and
+  the run goes on. Several calls may be made in one answer, in order; later ones may refer to the results of earlier ones.
 - When the step's calls are made, answer without a call: the step's checks are then evaluated by the program, never by
   you. Green checks leave the step. Red checks are shown to you with their values.
 - A result with a `cause` shows a failure. If there is a remedy for that cause, call apply_remedy; do not invent one.
