@@ -61,3 +61,21 @@ def test_the_refusal_was_predicted_confirmed_and_repaired_before_the_weights_wer
     )
     assert max(event["seq"] for event in cited) < launched
     assert (incident["resolved"], incident["weight_loads_lost"]) == (True, 0)
+
+
+def test_on_a_real_gpu_the_limits_were_as_predicted_and_garbage_was_called_so() -> None:
+    """H200, SGLang 0.5.11, random weights: requests exact, tokens within 1 %, one load, degenerate text said so."""
+    folder = data_dir("transcripts") / "h200-qwen36-dummy"
+    report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    limits = {limit["name"]: limit for limit in report["limits"]}
+    assert (report["status"], report["exit_code"], report["simulated"], report["weight_loads"]) == (
+        "verified",
+        0,
+        False,
+        1,
+    )
+    requests, tokens = limits["max_running_requests"], limits["max_total_num_tokens"]
+    assert requests["value"] == requests["predicted"]
+    assert abs(tokens["value"] - tokens["predicted"]) <= tokens["value"] // 100
+    assert [item["cause"] for item in report["incidents"]] == ["spec-needs-extra-buffer"]
+    assert "degenerate" in (folder / "report.md").read_text(encoding="utf-8")
