@@ -49,6 +49,18 @@ def test_one_broken_field(model: str, data: st.DataObject) -> None:
     assert isinstance(found, Plan)
 
 
+@pytest.mark.parametrize("field", ["layer_types", "mamba_d_state"])
+def test_a_hybrid_without_recurrent_layers_or_without_state_is_no_division_by_zero(field: str) -> None:
+    model = next(name for name in MODELS if config_of(name).get("architectures") == ["GraniteMoeHybridForCausalLM"])
+    config = config_of(model)
+    config[field] = True if field == "layer_types" else 0
+    try:
+        found = plan(config, gpus=CARDS, flags=["--tp", "2"], sglang="0.5.11", advise=False)
+    except InputError:
+        return
+    assert found.architecture == "GraniteMoeHybridForCausalLM"
+
+
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("version", ["0.5.9", "0.5.23"])
 def test_every_model_in_every_version(model: str, version: str) -> None:

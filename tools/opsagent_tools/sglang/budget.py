@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from opsagent_tools.errors import InputError
 from opsagent_tools.sglang.allocator import GIB, OWN_SEGMENT, ROUND, segment
 from opsagent_tools.sglang.arithmetic import Arithmetic
 from opsagent_tools.sglang.kv import KvPrice, kv_price
@@ -160,6 +161,10 @@ def split_state(
     settings: Settings, rules: Arithmetic, usable: int, state: int, per_request: int
 ) -> tuple[int, int, int]:
     """(rest for KV, reserve for verification, slots) of a hybrid model: `handle_max_mamba_cache`."""
+    if state <= 0:
+        raise InputError(
+            "the recurrent state has no size", where="config.json", hint="Compare it with the one on the hub."
+        )
     tokens = settings.spec.draft_tokens if settings.spec else 0
     asked = (settings.max_running or 0) // settings.dp
     if rules.joint_state:

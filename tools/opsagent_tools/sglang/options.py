@@ -10,12 +10,13 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from opsagent_tools.sglang.arithmetic import ARITHMETIC, nearest, release
+from opsagent_tools.sglang.value_types import convert
 
 DESTINATIONS = {
     "tensor_parallel_size": "tp_size", "pipeline_parallel_size": "pp_size", "data_parallel_size": "dp_size",
@@ -29,7 +30,10 @@ RENAMED = {
     "--cuda-graph-bs": "--cuda-graph-bs-decode",
     "--cuda-graph-max-bs": "--cuda-graph-max-bs-decode",
 }
-NUMBERS = {"int": int, "float": float}
+
+
+SWITCHES = ("switch", "off")
+LISTS = ("list", "many")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,10 @@ def table(version: str) -> Mapping[str, Option]:
             tuple(choices) if choices is not None else None,
             new,
         )
+        if kind == "toggle":  # argparse's BooleanOptionalAction: every spelling has its opposite
+            opposites = [f"--no-{name.removeprefix('--')}" for name in names]
+            option = replace(option, names=(*names, *opposites), kind="switch")
+            found.update(dict.fromkeys(opposites, replace(option, kind="off")))
         found.update(dict.fromkeys(names, option))
     return found
 
@@ -107,9 +115,9 @@ def parse(flags: Sequence[str], version: str) -> Given:
         if option is None:
             return Given(values, tuple(spans), refused, tuple(deprecated))
         end = at + 1
-        while not equal and option.kind != "switch" and end < len(flags) and _is_value(flags[end]):
+        while not equal and option.kind not in SWITCHES and end < len(flags) and _is_value(flags[end]):
             end += 1
-            if option.kind != "list":
+            if option.kind not in LISTS:
                 break
         words = [text] if equal else list(flags[at + 1 : end])
         value, refused = _value(option, words, bool(equal), version)
@@ -169,12 +177,14 @@ def elsewhere(name: str, version: str) -> str:
 
 def _value(option: Option, words: list[str], equal: bool, version: str) -> tuple[Any, Refused | None]:
     label = "/".join(option.names)
-    if option.kind == "switch":
+    if option.kind in SWITCHES:
         if equal:
             return None, Refused(
                 "invalid-flag-value", f"error: argument {label}: ignored explicit argument {words[0]!r}"
             )
-        return True, None
+        return option.kind == "switch", None
+    if not words and option.kind == "many":
+        return [], None
     if not words:
         if option.kind == "maybe":
             return True, None
@@ -186,18 +196,15 @@ def _value(option: Option, words: list[str], equal: bool, version: str) -> tuple
         if refused is not None:
             return None, refused
         converted.append(value)
-    return (converted if option.kind == "list" else converted[0]), None
+    return (converted if option.kind in LISTS else converted[0]), None
 
 
 def _convert(option: Option, word: str, label: str) -> tuple[Any, Refused | None]:
-    value: Any = word
-    convert = NUMBERS.get(option.type)
-    if convert is not None:
-        try:
-            value = convert(word)
-        except ValueError:
-            words = f"error: argument {label}: invalid {option.type} value: {word!r}"
-            return None, Refused("invalid-flag-value", words, f"{label} takes {option.type} values")
+    try:
+        value = convert(option.type, word)
+    except ValueError as error:
+        takes = "JSON" if option.type in ("loads", "json_list_type") else option.type.removeprefix("human_readable_")
+        return None, Refused("invalid-flag-value", f"error: argument {label}: {error}", f"{label} takes {takes} values")
     if option.choices is not None and value not in option.choices:
         shown = ", ".join(repr(choice) for choice in option.choices)
         words = f"error: argument {label}: invalid choice: {word!r} (choose from {shown})"

@@ -102,7 +102,9 @@ def _spec(config: Config, dtype: str) -> ModelSpec:
         or (rope.get("partial_rotary_factor") if isinstance(rope, Mapping) else 0)
         or 1.0
     )
-    linear = read_linear(architecture, text)
+    layers = read_layers(architecture, text)
+    # A hybrid whose configuration names no recurrent layer has no state to divide the memory by.
+    linear = read_linear(architecture, text) if any(layer.mixer in ("linear", "both") for layer in layers) else None
     quantization = (
         config.get("quantization_config") or text.get("quantization_config") or config.get("compression_config") or {}
     )
@@ -115,7 +117,7 @@ def _spec(config: Config, dtype: str) -> ModelSpec:
         tied=not architecture.startswith("Lfm2For")
         and bool(text.get("tie_word_embeddings", config.get("tie_word_embeddings", family.tied))),
         context=context_length(text, per_layer_rope=architecture.startswith("Gemma3")),
-        layers=read_layers(architecture, text),
+        layers=layers,
         heads=heads,
         kv_heads=number(
             text, "num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num", default=heads
