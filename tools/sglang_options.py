@@ -4,7 +4,8 @@ DIR is an unpacked wheel (`pip download --no-deps sglang==VERSION`). Nothing of 
 `add_argument` and fields
 with `Arg(…)` are read from the syntax tree. An option is [names, destination, kind, type, choices, default, new
 name]; kind is
-`switch`, `value`, `list` or `maybe` (its value may be left out). Choices that are computed at run time are null.
+`switch`, `toggle` (a switch with an opposite, `--no-…`), `value`, `list`, `many` (a list that may be empty) or `maybe`
+(its value may be left out). Choices that are computed at run time are null.
 """
 
 from __future__ import annotations
@@ -16,16 +17,18 @@ from pathlib import Path
 from typing import Any
 
 TARGET = Path(__file__).parent / "opsagent_tools" / "sglang" / "data" / "options.json"
-SWITCHES = {"store_true", "store_false", "DeprecatedStoreTrueAction", "BooleanOptionalAction", "DeprecatedAction"}
+SWITCHES = {"store_true", "store_false", "DeprecatedStoreTrueAction", "DeprecatedAction"}
+TOGGLE = "BooleanOptionalAction"
+KINDS = {"?": "maybe", "+": "list", "*": "many"}
 PARSERS = {
     "tool-call-parser": ("srt/function_call/function_call_parser.py", "ToolCallParserEnum"),
     "reasoning-parser": ("srt/parser/reasoning_parser.py", "DetectorMap"),
 }
 
 
-def constants(tree: ast.AST) -> dict[str, Any]:
-    """Module-level names with literal values, also `X = Y + [...]` and `X = list(Y)`."""
-    found: dict[str, Any] = {}
+def constants(tree: ast.AST, known: dict[str, Any]) -> dict[str, Any]:
+    """Names with literal values, also `X = Y + [...]` and `X = list(Y)`; what is `known` stays as it is."""
+    found = dict(known)
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
@@ -97,7 +100,9 @@ def from_call(call: ast.Call, names: dict[str, Any], defaults: dict[str, Any]) -
     action = word(keys.get("action"))
     dest = word(keys.get("dest")) or flags[0].lstrip("-").replace("-", "_")
     nargs = literal(keys.get("nargs"), names)
-    kind = "switch" if action in SWITCHES else "maybe" if nargs == "?" else "list" if nargs in ("+", "*") else "value"
+    kind = KINDS.get(nargs, "value")
+    if action in SWITCHES or action == TOGGLE:
+        kind = "toggle" if action == TOGGLE else "switch"
     default = keys.get("default")
     value = literal(default, names)
     if isinstance(default, ast.Attribute) and word(default.value) == "ServerArgs":
@@ -128,17 +133,19 @@ def from_field(node: ast.AnnAssign, names: dict[str, Any]) -> list[Any] | None:
     if "Literal[" in text and choices is None:
         choices = [c.value for c in ast.walk(kind_node) if isinstance(c, ast.Constant)]
     kind = "value"
-    if base == "bool" or word(keys.get("action")) in SWITCHES:
+    if word(keys.get("action")) == TOGGLE:
+        kind = "toggle"
+    elif base == "bool" or word(keys.get("action")) in SWITCHES:
         kind = "switch"
     elif ("List[" in text or "list[" in text) and "type_parser" not in keys:
         kind = "list"
-    if literal(keys.get("nargs"), names) == "?":
-        kind = "maybe"
+    if kind in ("value", "list"):
+        kind = KINDS.get(literal(keys.get("nargs"), names), kind)
     flags = [
         literal(keys.get("cli_name"), names) or "--" + name.replace("_", "-"),
         *(literal(keys.get("aliases"), names) or []),
     ]
-    kind_of = "int" if "int" in base else "float" if "float" in base else "str"
+    kind_of = word(keys.get("type_parser")) or ("int" if "int" in base else "float" if "float" in base else "str")
     return [flags, name, kind, kind_of, choices, plain(literal(node.value, names)), None]
 
 
@@ -146,9 +153,10 @@ def options(root: Path) -> list[list[Any]]:
     main = root / "sglang" / "srt" / "server_args.py"
     files = [main, *sorted((main.parent / "arg_groups").rglob("*.py"))]
     trees = [ast.parse(path.read_text(encoding="utf-8-sig")) for path in files]
+    common = main.parent / "utils" / "common.py"  # choices of the LoRA options
     names: dict[str, Any] = {}
-    for tree in trees:
-        names.update({key: value for key, value in constants(tree).items() if key not in names})
+    for tree in (ast.parse(common.read_text(encoding="utf-8-sig")), *trees[1:], trees[0]):
+        names = constants(tree, names)
     defaults = {
         node.target.id: literal(node.value, names)
         for node in ast.walk(trees[0]) if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)

@@ -87,3 +87,39 @@ def test_any_words_are_read_or_refused(words: list[str]) -> None:
     read = parse(words, "0.5.11")
     assert read.refused is not None or sum(end - start for _dest, start, end in read.spans) == len(words)
     assert read.refused is None or read.refused.words
+
+
+@pytest.mark.parametrize("version", ["0.5.10", "0.5.11", "0.5.23"])
+@pytest.mark.parametrize(
+    ("word", "value"), [("8k", 8000), ("8Ki", 8192), ("1.5k", 1500), ("0.25M", 250_000), ("32768", 32768)]
+)
+def test_counts_with_suffixes(version: str, word: str, value: int) -> None:
+    for flag, dest in (("--context-length", "context_length"), ("--max-total-tokens", "max_total_tokens")):
+        assert parse([flag, word], version).values == {dest: value}
+
+
+def test_counts_that_sglang_refuses() -> None:
+    for word, said in (("8K", "Invalid integer value: '8K'"), ("1.5Ki", "Decimals are not allowed")):
+        refused = parse(["--context-length", word], "0.5.11").refused
+        assert refused is not None
+        assert said in refused.words
+    old = parse(["--context-length", "8k"], "0.5.9").refused
+    assert old is not None
+    assert "invalid int value" in old.words
+
+
+def test_json_values_are_read() -> None:
+    given_json = parse(["--preferred-sampling-params", '{"temperature": 0.6}'], "0.5.11")
+    assert given_json.values == {"preferred_sampling_params": {"temperature": 0.6}}
+    refused = parse(["--preferred-sampling-params", "temperature=0.6"], "0.5.11").refused
+    assert refused is not None
+    assert "invalid loads value" in refused.words
+
+
+def test_a_switch_with_an_opposite() -> None:
+    assert parse(["--no-lora-strict"], "0.5.11").values == {"lora_strict_loading": False}
+    assert parse(["--lora-strict-loading"], "0.5.11").values == {"lora_strict_loading": True}
+
+
+def test_lists_that_may_be_empty() -> None:
+    assert parse(["--lora-paths", "--tp", "2"], "0.5.11").values == {"lora_paths": [], "tp_size": 2}
