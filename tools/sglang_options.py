@@ -65,7 +65,7 @@ def literal(node: ast.AST | None, names: dict[str, Any]) -> Any:
     if (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
-        and node.func.id in ("list", "sorted", "set")
+        and node.func.id in ("list", "sorted", "set", "frozenset")
         and node.args
     ):
         return literal(node.args[0], names)
@@ -139,13 +139,21 @@ def from_field(node: ast.AnnAssign, names: dict[str, Any]) -> list[Any] | None:
         kind = "switch"
     elif ("List[" in text or "list[" in text) and "type_parser" not in keys:
         kind = "list"
+    extra = keys.get("action_kwargs")
+    nargs = keys.get("nargs") or next(
+        (value for key, value in zip(extra.keys, extra.values, strict=True) if word(key) == "nargs")
+        if isinstance(extra, ast.Dict)
+        else iter(()),
+        None,
+    )
     if kind in ("value", "list"):
-        kind = KINDS.get(literal(keys.get("nargs"), names), kind)
+        kind = KINDS.get(literal(nargs, names), kind)
     flags = [
         literal(keys.get("cli_name"), names) or "--" + name.replace("_", "-"),
         *(literal(keys.get("aliases"), names) or []),
     ]
-    kind_of = word(keys.get("type_parser")) or ("int" if "int" in base else "float" if "float" in base else "str")
+    plain_kind = type(choices[0]).__name__ if "Literal[" in text and choices else base
+    kind_of = word(keys.get("type_parser")) or next((known for known in ("int", "float") if known in plain_kind), "str")
     return [flags, name, kind, kind_of, choices, plain(literal(node.value, names)), None]
 
 

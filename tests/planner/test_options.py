@@ -123,3 +123,18 @@ def test_a_switch_with_an_opposite() -> None:
 
 def test_lists_that_may_be_empty() -> None:
     assert parse(["--lora-paths", "--tp", "2"], "0.5.11").values == {"lora_paths": [], "tp_size": 2}
+
+
+def test_an_option_with_a_space_in_its_value_is_no_value() -> None:
+    """argparse looks for a known option first, and only then takes a word with a space as a value."""
+    refused = parse(["--offload-mode", "--served-model-name=a b"], "0.5.11").refused
+    assert refused is not None
+    assert "--offload-mode: expected one argument" in refused.words
+    assert parse(["--served-model-name", "a b"], "0.5.11").values == {"served_model_name": "a b"}
+
+
+def test_literal_choices_have_the_type_of_their_values() -> None:
+    assert parse(["--fuseep-mode", "1", "--deepep-dispatcher-output-dtype", "fp8"], "0.5.23").values == {
+        "fuseep_mode": 1,
+        "deepep_dispatcher_output_dtype": "fp8",
+    }
