@@ -115,7 +115,7 @@ def parse(flags: Sequence[str], version: str) -> Given:
         if option is None:
             return Given(values, tuple(spans), refused, tuple(deprecated))
         end = at + 1
-        while not equal and option.kind not in SWITCHES and end < len(flags) and _is_value(flags[end]):
+        while not equal and option.kind not in SWITCHES and end < len(flags) and _is_value(flags[end], options):
             end += 1
             if option.kind not in LISTS:
                 break
@@ -131,10 +131,13 @@ def parse(flags: Sequence[str], version: str) -> Given:
     return Given(values, tuple(spans), None, tuple(deprecated))
 
 
-def _is_value(word: str) -> bool:
-    """Whether argparse takes a word as a value: it is no option, or a negative number."""
+def _is_value(word: str, options: Mapping[str, Option]) -> bool:
+    """Whether argparse takes a word as a value: not a known option; a negative number, or a word with a space."""
     if not word.startswith("-") or word == "-":
         return True
+    name = word.partition("=")[0]
+    if name in options or (name.startswith("--") and any(spelling.startswith(name) for spelling in options)):
+        return False
     try:
         float(word)
     except ValueError:
