@@ -62,6 +62,7 @@ class Conversation:
         self._run = run
         self._reads = getattr(model, "reads", True)
         self._breaker = Breaker()
+        self._counted: set[str] = set()
         self._messages: list[Message] = list(run.journal.state.messages)
         self._sent = len(self._messages)
         made = run.journal.state.calls.values()
@@ -97,6 +98,7 @@ class Conversation:
 
     def receive(self, reply: Reply) -> Message:
         """The assistant's message, kept for the next request."""
+        self._counted.clear()
         message: Message = {"role": "assistant", "content": reply.text}
         if reply.calls and reply.finish != "length":  # of a cut answer no call is made, so nothing would answer one
             message["tool_calls"] = [
@@ -123,15 +125,21 @@ class Conversation:
             raise Nudge(nudge, hint="do something else, or answer without a call")
 
     def rejected(self, error: Rejected) -> None:
-        if not isinstance(error, Nudge):
+        if not isinstance(error, Nudge) and self._first_of_reply("rejected"):
             self._breaker.rejected()
 
     def made(self, outcome: Outcome) -> None:
         """Refusals in a row end the run; a call that was made ends the row."""
-        if outcome.refused and not self._run.dry:
-            self._breaker.refused()
-        else:
+        if not outcome.refused or self._run.dry:
             self._breaker.made()
+        elif self._first_of_reply("refused"):
+            self._breaker.refused()
+
+    def _first_of_reply(self, what: str) -> bool:
+        """A reply counts once however many of its calls were refused: the model has not read the first refusal yet."""
+        first = what not in self._counted
+        self._counted.add(what)
+        return first
 
     # --- what is sent --------------------------------------------------------------------------------------------
 
@@ -151,8 +159,7 @@ class Conversation:
         from opsagent_tools.schema import function_schema
 
         run = self._run
-        allowed = run.runbook.front.allow.tools or tuple(run.tools)
-        names = [name for name in run.tools if name in allowed or name in run.control]
+        names = run.offered()
         roles = [role for role, host in run.role_names.items() if host]
         return [_schema(function_schema(run.tools[name], roles if name not in run.control else [])) for name in names]
 

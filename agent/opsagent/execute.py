@@ -74,7 +74,7 @@ def prepare(run: Run, wanted: ToolCall, *, declared: bool = False) -> Prepared:
     """
     tool = run.tools.get(wanted.name)
     if tool is None:
-        raise Rejected(f"no tool {wanted.name!r}; nothing was executed", hint=near(wanted.name, sorted(run.tools)))
+        raise Rejected(f"no tool {wanted.name!r}; nothing was executed", hint=near(wanted.name, sorted(run.offered())))
     raw = _arguments(wanted)
     role = str(raw.pop("host", "") or "") or run.only_role()
     bind = str(raw.pop("as", "") or "")

@@ -137,6 +137,11 @@ class Run:
         """The role to take when a call names none: the only one there is, else ''."""
         return next(iter(self.role_names)) if len(self.role_names) == 1 else ""
 
+    def offered(self) -> list[str]:
+        """The tools that a model is shown: those that the runbook allows, and the ones that act on the run."""
+        allowed = self.runbook.front.allow.tools or tuple(self.tools)
+        return [name for name in self.tools if name in allowed or name in self.control]
+
     def next_call_id(self) -> str:
         return f"c{len(self.journal.state.calls) + 1}"
 

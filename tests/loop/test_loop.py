@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from loop.world import CounterHost, ScriptedGate, make_run
 
 from opsagent.autopilot import Autopilot
 from opsagent.call import Decision
-from opsagent.execute import resumed
+from opsagent.execute import Rejected, prepare, resumed
 from opsagent.journal import fold
 from opsagent.loop import drive
+from opsagent.models.scripted import ScriptedModel, calls, says
 from opsagent.progress import Progress
+from opsagent.protocols import ToolCall
 from opsagent.run import Run
+from opsagent.runbook.model import Allow
 from opsagent.signals import NeedApproval, StopRun
 from opsagent_tools.errors import ExitCode, HostUnreachable, OutcomeUnknown, ToolFailed
 
@@ -299,3 +304,33 @@ def test_an_approval_of_something_else_is_void() -> None:
              binding="0" * 64)  # fmt: skip
     assert go(run) is ExitCode.DENIED
     assert host.effects == []
+
+
+def test_several_refusals_in_one_reply_count_once() -> None:
+    """The model asks for three forbidden calls at once: it must be able to read why before the run gives it up."""
+    gate = ScriptedGate(denied={"smash"})
+    model = ScriptedModel(
+        [
+            calls(*[("smash", {"by": n}) for n in (1, 2, 3)]),
+            calls(("add", {"by": 2, "as": "added"})),
+            says("check"),
+            calls(("read", {"least": 2, "as": "seen"})),
+            says("check"),
+            calls(("finish", {})),
+        ]
+    )
+    run = make_run(TWO_STEPS, gate=gate)
+    assert drive(run, model) is ExitCode.VERIFIED
+    model.assert_used_up()
+    assert run.journal.state.usage.denials == 3
+
+
+def test_an_unknown_tool_is_answered_with_tools_that_were_offered() -> None:
+    run = make_run(TWO_STEPS)
+    run.emit("step.entered", step="raise")
+    narrowed = run.runbook.front.model_copy(update={"allow": Allow(tools=("read", "add"))})
+    run.runbook = replace(run.runbook, front=narrowed)
+    with pytest.raises(Rejected) as rejected:
+        prepare(run, ToolCall("x", "zzzz", "{}"))
+    assert "smash" not in rejected.value.hint
+    assert "read" in rejected.value.hint
