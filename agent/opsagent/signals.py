@@ -23,11 +23,3 @@ class StopRun(Signal):
     def __init__(self, exit_code: ExitCode, reason: str, hint: str = "") -> None:
         super().__init__(reason)
         self.exit_code, self.reason, self.hint = exit_code, reason, hint
-
-
-class GoTo(Signal):
-    """A remedy was applied: the run goes on from this step."""
-
-    def __init__(self, step: str) -> None:
-        super().__init__(step)
-        self.step = step

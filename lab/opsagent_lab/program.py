@@ -215,14 +215,6 @@ class Process:
 
     # -- devices and network
 
-    def hold_gpu(self, uuid: str, mib: int) -> None:
-        """Say how much memory of a card this process holds now, in MiB (0 gives it back). Freed when it ends."""
-        with self.world.lock:
-            if mib:
-                self.sim.gpu_mib[uuid] = mib
-            else:
-                self.sim.gpu_mib.pop(uuid, None)
-
     def listen(self, address: str, port: int, service: Service | None = None) -> bool:
         """Listen on a port; False when somebody else does already (EADDRINUSE)."""
         return self.world.listen(Listener(self.host.name, address, port, self.sim.pid, service))

@@ -119,7 +119,3 @@ class RunState:
     def unsettled(self) -> list[CallState]:
         """Calls whose effect is not known: resume settles them first."""
         return [call for call in self.calls.values() if call.open]
-
-    @property
-    def remedies_used(self) -> int:
-        return len(self.remedies)

@@ -158,21 +158,3 @@ class StatusReport(Part):
     failed: Claim | None = None
     """Why it did not end verified, and what it would take."""
     usage: Usage = Usage()
-
-    def cited(self) -> set[str]:
-        """Every event id that the report names."""
-        found: set[str] = set()
-
-        def walk(value: Any) -> None:
-            if isinstance(value, dict):
-                for key, item in value.items():
-                    if key == "evidence":
-                        found.update(item)
-                    else:
-                        walk(item)
-            elif isinstance(value, list):
-                for item in value:
-                    walk(item)
-
-        walk(self.model_dump())
-        return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
@@ -118,26 +117,6 @@ def parse(text: str, path: str = "<runbook>") -> tuple[Runbook | None, list[Faul
         return None, reader.faults
     done = tuple(step.done() for step in steps)
     return Runbook(path, text, front, title or front.name, intro, done, tuple(remedies)), reader.faults
-
-
-def load(path: str | Path) -> Runbook:
-    """Read and compile a runbook file.
-
-    Raises:
-        RunbookError: the structure is faulty (`lint` also looks at names, types and references).
-        InputError: there is no such file.
-    """
-    file = Path(path)
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"cannot read the runbook: {error}", where=str(path), hint="opsagent run RUNBOOK.md"
-        ) from error
-    runbook, faults = parse(text, str(path))
-    if faults or runbook is None:
-        raise RunbookError(str(path), faults)
-    return runbook
 
 
 def _front(text: str, reader: _Reader) -> tuple[FrontMatter | None, str, int]:

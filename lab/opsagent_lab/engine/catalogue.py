@@ -54,10 +54,6 @@ def _big(name: str, size: int, head: bytes = b"") -> RepoFile:
     return RepoFile(name, size, hashlib.sha256(name.encode() + head + str(size).encode()).hexdigest(), head, lfs=True)
 
 
-def repositories() -> tuple[str, ...]:
-    return tuple(_REPOS)
-
-
 def find(repo: str) -> str | None:
     """The exact name of a repository (the hub ignores case)."""
     return next((name for name in _REPOS if name.lower() == repo.lower()), None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Sequence
 
 from pydantic import BaseModel
@@ -111,7 +110,3 @@ def unit_of(cgroup: str) -> tuple[str, int | None]:
     container = re.search(r"/lxc(?:\.payload\.|/)(\d+)", cgroup)
     unit = re.search(r"/([^/\n]+\.(?:service|scope))\s*$", cgroup, re.M)
     return unit[1] if unit else "", int(container[1]) if container else None
-
-
-def joined(words: Sequence[str]) -> str:
-    return shlex.join(masked(words))

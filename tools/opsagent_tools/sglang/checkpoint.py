@@ -9,7 +9,7 @@ the headers do.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -88,14 +88,6 @@ def checkpoint_weights(facts: CheckpointFacts, parts: Mapping[str, int], whole: 
             change += result[part] - parts.get(part, 0)
     result["total"] = parts["total"] + change
     return result
-
-
-def disagreements(facts: CheckpointFacts, whole: Mapping[str, int]) -> Iterable[str]:
-    """Parts where headers and configuration differ, in words."""
-    for part, size in whole.items():
-        seen = facts.bytes_by_part.get(part, 0)
-        if part not in ("total", "rope", "norms") and seen and size and abs(seen - size) > AGREE * size + (1 << 20):
-            yield f"{part}: the files hold {seen / 2**30:.2f} GiB, config.json says {size / 2**30:.2f} GiB; the files count"
 
 
 def half_downloaded(facts: CheckpointFacts) -> str:

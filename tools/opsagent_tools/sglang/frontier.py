@@ -13,7 +13,7 @@ from opsagent_tools.sglang.case import Assessment, Case, assess
 from opsagent_tools.sglang.moves import Move, applied, dimensions, merged, tp_moves
 from opsagent_tools.sglang.plan import Wish
 from opsagent_tools.sglang.refusals import memory_failure
-from opsagent_tools.sglang.settings import Values, is_multimodal
+from opsagent_tools.sglang.settings import Values
 
 SETS = 4096
 """At most so many flag sets are assessed in one search."""
@@ -117,7 +117,3 @@ def pareto(points: Sequence[Point]) -> list[Point]:
         if not any(other.tokens >= point.tokens and other.running >= point.running for other in kept):
             kept.append(point)
     return sorted(kept, key=lambda p: (not p.meets, p.cost, -p.tokens))
-
-
-def text_only(case: Case, values: Values) -> bool:
-    return not is_multimodal(values, case.spec)

@@ -47,11 +47,6 @@ class Block:
     raised: list[Raised] = field(default_factory=list)
     frames: list[Frame] = field(default_factory=list)
 
-    @property
-    def deepest(self) -> Frame | None:
-        """The frame in which the original exception was raised."""
-        return self.raised[0].frames[-1] if self.raised and self.raised[0].frames else None
-
 
 class Assembler:
     """Fed line by line; says which block a line belongs to and what it is there."""
