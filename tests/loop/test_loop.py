@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from loop.world import CounterHost, ScriptedGate, make_run
+from loop.world import TWO_STEPS, CounterHost, ScriptedGate, make_run
 
 from opsagent.autopilot import Autopilot
 from opsagent.call import Decision
@@ -19,30 +19,6 @@ from opsagent.run import Run
 from opsagent.runbook.model import Allow
 from opsagent.signals import NeedApproval, StopRun
 from opsagent_tools.errors import ExitCode, HostUnreachable, OutcomeUnknown, ToolFailed
-
-TWO_STEPS = """
-    ## Raise {#raise}
-
-    ```call
-    tool: add
-    args: {by: "${goal}"}
-    as: added
-    ```
-    ```check
-    - added.value == goal
-    ```
-
-    ## Look {#look}
-
-    ```call
-    tool: read
-    args: {least: "${goal}"}
-    as: seen
-    ```
-    ```check
-    - seen.value >= goal
-    ```
-"""
 
 
 def types(run: Run) -> list[str]:

@@ -120,6 +120,31 @@ class ScriptedGate:
         return
 
 
+TWO_STEPS = """
+    ## Raise {#raise}
+
+    ```call
+    tool: add
+    args: {by: "${goal}"}
+    as: added
+    ```
+    ```check
+    - added.value == goal
+    ```
+
+    ## Look {#look}
+
+    ```call
+    tool: read
+    args: {least: "${goal}"}
+    as: seen
+    ```
+    ```check
+    - seen.value >= goal
+    ```
+"""
+
+
 HEAD = """\
 ---
 opsagent: 1

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from loop.world import HEAD, TOOLS, CounterHost, ScriptedGate
+from loop.world import HEAD, TOOLS, TWO_STEPS, CounterHost, ScriptedGate
 
 from opsagent.autopilot import Autopilot
 from opsagent.journal import FileJournal
@@ -20,30 +20,6 @@ from opsagent.run import Run
 from opsagent.runbook.parse import parse
 from opsagent.session import Session, conduct
 from opsagent_tools.tool import Tool
-
-TWO_STEPS = """
-    ## Raise {#raise}
-
-    ```call
-    tool: add
-    args: {by: "${goal}"}
-    as: added
-    ```
-    ```check
-    - added.value == goal
-    ```
-
-    ## Look {#look}
-
-    ```call
-    tool: read
-    args: {least: "${goal}"}
-    as: seen
-    ```
-    ```check
-    - seen.value >= goal
-    ```
-"""
 
 
 def record(

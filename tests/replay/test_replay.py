@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loop.world import TOOLS, AddArgs, CounterHost, ScriptedGate
-from replay.record import TWO_STEPS, record
+from loop.world import TOOLS, TWO_STEPS, AddArgs, CounterHost, ScriptedGate
+from replay.record import record
 
 from opsagent.call import Decision
 from opsagent.journal import read_log

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, WithJsonSchema
@@ -36,7 +37,7 @@ def model_path(model: ModelRef) -> str:
     raise ValueError("the model has no `path`: give the result of read_config, or the path itself")
 
 
-def option(words: list[str], *names: str) -> str | None:
+def option(words: Sequence[str], *names: str) -> str | None:
     """Value of an option, `--name value` or `--name=value`; the last one counts, as in argparse."""
     found = None
     for number, word in enumerate(words):

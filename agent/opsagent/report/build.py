@@ -23,6 +23,7 @@ from opsagent.report.model import (
     StatusReport,
     Usage,
 )  # fmt: skip
+from opsagent_tools.arg_types import option
 
 LIMITS = ("max_running_requests", "max_total_num_tokens", "context_len", "max_prompt_tokens")
 
@@ -146,7 +147,7 @@ def _deployment(seen: Evidence, launch: CallState | None) -> Deployment | None:
         host=launch.call.host,
         model=_model_name(args.get("model")),
         dtype=str(result.get("dtype") or plan.get("dtype") or ""),
-        tp=int(result.get("tp") or _option(argv, "--tp-size", "--tp", "--tensor-parallel-size") or 1),
+        tp=int(result.get("tp") or option(argv, "--tp-size", "--tp", "--tensor-parallel-size") or 1),
         gpus=[str(name) for name in result.get("gpus") or []],
         sglang=str(result.get("sglang") or plan.get("sglang") or ""),
         speculation=_speculation(argv),
@@ -157,18 +158,10 @@ def _deployment(seen: Evidence, launch: CallState | None) -> Deployment | None:
     )
 
 
-def _option(argv: Sequence[str], *names: str) -> str:
-    for index, word in enumerate(argv):
-        flag, _, value = word.partition("=")
-        if flag in names:
-            return value or (argv[index + 1] if index + 1 < len(argv) else "")
-    return ""
-
-
 def _speculation(argv: Sequence[str]) -> str:
-    name = _option(argv, "--speculative-algorithm", "--speculative-algo")
+    name = option(argv, "--speculative-algorithm", "--speculative-algo")
     numbers = [
-        _option(argv, flag)
+        option(argv, flag)
         for flag in ("--speculative-num-steps", "--speculative-eagle-topk", "--speculative-num-draft-tokens")
     ]
     return f"{name} {'/'.join(value or '-' for value in numbers)}" if name else ""
@@ -215,11 +208,11 @@ def _limits(seen: Evidence, launch: CallState | None) -> list[Limit]:
 
 
 def _bound_by(name: str, plan: dict[str, Any], flags: Sequence[str]) -> str:
-    if name == "max_running_requests" and _option(flags, "--max-running-requests"):
-        return f"--max-running-requests {_option(flags, '--max-running-requests')}"
-    if name in ("context_len", "max_prompt_tokens") and _option(flags, "--context-length"):
+    if name == "max_running_requests" and option(flags, "--max-running-requests"):
+        return f"--max-running-requests {option(flags, '--max-running-requests')}"
+    if name in ("context_len", "max_prompt_tokens") and option(flags, "--context-length"):
         less = " less 6" if name == "max_prompt_tokens" else ""
-        return f"--context-length {_option(flags, '--context-length')}{less}"
+        return f"--context-length {option(flags, '--context-length')}{less}"
     if name == "context_len":
         return "the model's own length"
     if name == "max_prompt_tokens":

@@ -7,16 +7,15 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 
+from opsagent import fence
 from opsagent.report.model import Change, Claim, Deployment, Limit, StatusReport
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|~])")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028\u2029\u202a-\u202e\u2060-\u2069\ufeff]")
 
 
 def neutral(text: object) -> str:
-    """Text on one line without control, bidi and zero-width characters (shown as `\\uXXXX`)."""
-    one_line = str(text).replace("\r", "\n").replace("\n", " ")
-    return _CONTROL.sub(lambda match: f"\\u{ord(match.group()):04x}", one_line)
+    """Text on one line, with every character that can deceive a reader written out."""
+    return fence.neutral(str(text).replace("\r", "\n").replace("\n", " "))
 
 
 def escape(text: object) -> str:

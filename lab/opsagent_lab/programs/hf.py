@@ -9,7 +9,8 @@ import posixpath
 from opsagent_lab.engine import catalogue, hub, venvs
 from opsagent_lab.engine.hub import HubError, Wish
 from opsagent_lab.files import digest
-from opsagent_lab.program import Exit, Process, Registry
+from opsagent_lab.program import Process, Registry
+from opsagent_lab.programs.options import read_words
 
 _TAKES = {
     "--revision", "--include", "--exclude", "--cache-dir", "--local-dir", "--token", "--max-workers", "--type",
@@ -63,25 +64,11 @@ def resumes(version: str) -> bool:
 
 
 def _options(process: Process, args: list[str]) -> tuple[dict[str, list[str]], list[str]]:
-    given: dict[str, list[str]] = {}
-    words: list[str] = []
-    todo = list(args)
-    while todo:
-        word = todo.pop(0)
-        name, equals, value = word.partition("=")
-        if name in _TAKES:
-            given.setdefault(name, []).append(value if equals else (todo.pop(0) if todo else ""))
-        elif word in _SWITCHES:
-            given.setdefault("-q" if word == "--quiet" else word, []).append("")
-        elif word.startswith("-"):
-            process.write_err(
-                "Usage: hf download [OPTIONS] REPO_ID [FILENAMES]...\nTry 'hf download --help' for help.\n\n"
-                f"Error: No such option: {word}\n"
-            )
-            raise Exit(2)
-        else:
-            words.append(word)
-    return given, words
+    refusal = (
+        "Usage: hf download [OPTIONS] REPO_ID [FILENAMES]...\nTry 'hf download --help' for help.\n\n"
+        "Error: No such option: {word}\n"
+    )
+    return read_words(process, args, takes=_TAKES, switches=_SWITCHES, refusal=refusal, same={"--quiet": "-q"})
 
 
 def wish_of(process: Process, given: dict[str, list[str]], words: list[str]) -> Wish:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
 from opsagent_lab.program import Exit, Process
@@ -25,6 +26,33 @@ def usage(process: Process, text: str, code: int = 1) -> Exit:
     """Print a usage error in GNU words and give the Exit to raise."""
     process.write_err(f"{process.name}: {text}\nTry '{process.name} --help' for more information.\n")
     return Exit(code)
+
+
+def read_words(
+    process: Process, args: list[str], *, takes: Container[str], switches: Container[str], refusal: str,
+    same: Mapping[str, str] | None = None,
+) -> tuple[dict[str, list[str]], list[str]]:  # fmt: skip
+    """Options as whole words, as uv, pip and hf read them: (option → values, operands).
+
+    `takes` have a value (`--name value` or `--name=value`), `switches` none; `same` maps a spelling to the one that it is
+    kept under. Any other option prints `refusal`, in which `{word}` stands for it, and ends the program with 2.
+    """
+    given: dict[str, list[str]] = {}
+    words: list[str] = []
+    todo = list(args)
+    while todo:
+        word = todo.pop(0)
+        name, equals, value = word.partition("=")
+        if name in takes:
+            given.setdefault(name, []).append(value if equals else (todo.pop(0) if todo else ""))
+        elif word in switches:
+            given.setdefault((same or {}).get(word, word), []).append("")
+        elif word.startswith("-"):
+            process.write_err(refusal.replace("{word}", word))
+            raise Exit(2)
+        else:
+            words.append(word)
+    return given, words
 
 
 def read(

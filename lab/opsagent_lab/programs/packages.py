@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from opsagent_lab.engine import distributions, venvs
 from opsagent_lab.engine.distributions import NoSolution
-from opsagent_lab.program import Exit, Process, Registry
+from opsagent_lab.program import Process, Registry
 from opsagent_lab.programs import uv as uv_program
+from opsagent_lab.programs.options import read_words
 
 _TAKES = ("-r", "--requirement", "-i", "--index-url", "--extra-index-url", "-c", "--constraint", "--cache-dir", "--target",
           "--retries", "--timeout", "--only-binary", "--progress-bar", "--format", "--python")  # fmt: skip
@@ -45,22 +46,8 @@ def pip_module(process: Process, args: list[str]) -> int:
 
 
 def _options(process: Process, args: list[str]) -> tuple[dict[str, list[str]], list[str]]:
-    given: dict[str, list[str]] = {}
-    words: list[str] = []
-    todo = list(args)
-    while todo:
-        word = todo.pop(0)
-        name, equals, value = word.partition("=")
-        if name in _TAKES:
-            given.setdefault(name, []).append(value if equals else (todo.pop(0) if todo else ""))
-        elif word in _SWITCHES:
-            given.setdefault(word, []).append("")
-        elif word.startswith("-"):
-            process.write_err(f"\nUsage:   \n  pip <command> [options]\n\nno such option: {word}\n")
-            raise Exit(2)
-        else:
-            words.append(word)
-    return given, words
+    refusal = "\nUsage:   \n  pip <command> [options]\n\nno such option: {word}\n"
+    return read_words(process, args, takes=_TAKES, switches=_SWITCHES, refusal=refusal)
 
 
 def _install(process: Process, prefix: str, given: dict[str, list[str]], words: list[str]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shlex
+from collections.abc import Callable
 
 from opsagent_lab import machines, units
 from opsagent_lab.clock import stamp
@@ -203,21 +204,23 @@ def _is_enabled(process: Process, name: str, _given: dict[str, list[str]]) -> in
 
 
 def _enable(process: Process, name: str, given: dict[str, list[str]]) -> int:
-    unit = process.host.units.get(name)
-    if unit is None:
-        process.write_err(f"Failed to enable unit: Unit file {name} does not exist.\n")
-        return 1
-    unit.enabled = True
-    return _start(process, name, given) if "--now" in given else 0
+    return _set_enabled(process, name, True, _start if "--now" in given else None, given)
 
 
 def _disable(process: Process, name: str, given: dict[str, list[str]]) -> int:
+    return _set_enabled(process, name, False, _stop if "--now" in given else None, given)
+
+
+def _set_enabled(
+    process: Process, name: str, enabled: bool, then: Callable[..., int] | None, given: dict[str, list[str]]
+) -> int:
     unit = process.host.units.get(name)
     if unit is None:
-        process.write_err(f"Failed to disable unit: Unit file {name} does not exist.\n")
+        verb = "enable" if enabled else "disable"
+        process.write_err(f"Failed to {verb} unit: Unit file {name} does not exist.\n")
         return 1
-    unit.enabled = False
-    return _stop(process, name, given) if "--now" in given else 0
+    unit.enabled = enabled
+    return then(process, name, given) if then else 0
 
 
 def _reset(process: Process, name: str, _given: dict[str, list[str]]) -> int:

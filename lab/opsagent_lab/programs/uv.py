@@ -9,6 +9,7 @@ import posixpath
 from opsagent_lab.engine import distributions, venvs
 from opsagent_lab.engine.distributions import NoSolution
 from opsagent_lab.program import Exit, Process, Registry
+from opsagent_lab.programs.options import read_words
 
 _TAKES = {
     "--python", "-p", "-r", "--requirement", "--requirements", "--prerelease", "--index-url", "--extra-index-url", "--index",
@@ -60,25 +61,11 @@ def uv(process: Process) -> int:
 
 
 def _options(process: Process, args: list[str]) -> tuple[dict[str, list[str]], list[str]]:
-    given: dict[str, list[str]] = {}
-    words: list[str] = []
-    todo = list(args)
-    while todo:
-        word = todo.pop(0)
-        name, equals, value = word.partition("=")
-        if name in _TAKES:
-            given.setdefault(name, []).append(value if equals else (todo.pop(0) if todo else ""))
-        elif word in _SWITCHES:
-            given.setdefault(word, []).append("")
-        elif word.startswith("-"):
-            process.write_err(
-                f"error: unexpected argument '{word}' found\n\nUsage: uv [OPTIONS] <COMMAND>\n\nFor more "
-                "information, try '--help'.\n"
-            )
-            raise Exit(2)
-        else:
-            words.append(word)
-    return given, words
+    refusal = (
+        "error: unexpected argument '{word}' found\n\nUsage: uv [OPTIONS] <COMMAND>\n\nFor more "
+        "information, try '--help'.\n"
+    )
+    return read_words(process, args, takes=_TAKES, switches=_SWITCHES, refusal=refusal)
 
 
 def _python_of(process: Process, given: dict[str, list[str]]) -> str:
