@@ -49,13 +49,26 @@ def _small_pool(_scan: Scan, hit: Hit, launch: Launch) -> bool:
 
 
 def _degenerate_text(scan: Scan, hit: Hit, _launch: Launch) -> bool:
-    """An answer that a line quotes is garbage, or the pieces of a streamed one are, put together."""
+    """An answer that a line quotes is garbage, or the pieces of a streamed one are, put together.
+
+    Of a stream the hit is the piece with which the text so far became garbage (so that the evidence is enough), and
+    only if what came after did not make it sense: an answer may well begin with a row of dashes.
+    """
     if any(map(degenerate, answers_of(hit.match.string))):
         return True
     if "delta" not in hit.match.string:
         return False
-    pieces = [h.match.string for h in scan.of(hit.source) if "delta" in h.match.string and h.line >= hit.line]
-    return degenerate("".join(text for piece in pieces for text in answers_of(piece)))
+    pieces = [h for h in scan.of(hit.source) if "delta" in h.match.string and abs(h.line - hit.line) <= STREAM_WINDOW]
+    so_far = [h for h in pieces if h.line <= hit.line]
+    return degenerate(_joined(so_far)) and degenerate(_joined(pieces))
+
+
+STREAM_WINDOW = 400
+"""Lines around a streamed piece that are put together with it: a long stream is not joined anew for each."""
+
+
+def _joined(pieces: list[Hit]) -> str:
+    return "".join(text for piece in pieces for text in answers_of(piece.match.string))
 
 
 def _module_of_architecture(scan: Scan, hit: Hit, _launch: Launch) -> bool:
