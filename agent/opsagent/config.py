@@ -6,14 +6,13 @@ of the gate, and that a lower one can only tighten it, is decided in `gate/polic
 
 from __future__ import annotations
 
-import difflib
-import os
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from opsagent_tools.errors import InputError
+from opsagent.xdg import config_home
+from opsagent_tools.errors import InputError, suggest
 
 Level = Literal["administrator", "user", "project"]
 NAME = "opsagent.toml"
@@ -32,9 +31,8 @@ class Layer:
 
 def places(cwd: Path | None = None) -> list[tuple[Level, Path]]:
     """Where the layers lie, the strongest first, whether they exist or not."""
-    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     project = (cwd or Path.cwd()) / NAME
-    return [("administrator", Path("/etc/opsagent") / NAME), ("user", home / "opsagent" / NAME), ("project", project)]
+    return [("administrator", Path("/etc/opsagent") / NAME), ("user", config_home() / NAME), ("project", project)]
 
 
 def layers(cwd: Path | None = None) -> list[Layer]:
@@ -63,6 +61,4 @@ def known_keys(table: dict[str, Any], keys: tuple[str, ...], where: str, place: 
     """Raise InputError for the first key that is not one of `keys`."""
     for key in table:
         if key not in keys:
-            near = difflib.get_close_matches(key, keys, 1)
-            hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(sorted(keys))}"
-            raise InputError(f"unknown key `{key}` ({place})", where=where, hint=hint)
+            raise InputError(f"unknown key `{key}` ({place})", where=where, hint=suggest(key, keys))

@@ -7,26 +7,21 @@ the model. A lost link is an unknown outcome, settled by the tool's recovery cla
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from opsagent.call import Call, Decision, Verdict
 from opsagent.control import AskOperatorResult
-from opsagent.gate.approvals import expired
-from opsagent.journal.state import CallState
 from opsagent.protocols import ToolCall
 from opsagent.run import Run
 from opsagent.runbook import expr
-from opsagent.runbook.parse import near
 from opsagent.signals import NeedApproval, StopRun
-from opsagent_tools.errors import ExitCode, HostError, InputError, OpsError, OutcomeUnknown, PolicyDenied
+from opsagent_tools.errors import ExitCode, HostError, InputError, OpsError, OutcomeUnknown, PolicyDenied, suggest
 from opsagent_tools.tool import Context, Result, Tool
 
-AUTOMATIC = ("policy", "runbook", "dry-run")
-"""Deciders whose approval can be derived again at any time."""
 RERUNS = 2
 """How often a read is made again after a lost link."""
 
@@ -65,6 +60,8 @@ class Prepared:
     fence: int | None = None
     bind: str = ""
     optional: bool = False
+    instead_of: str = ""
+    """The call that an operator changed into this one."""
 
 
 def prepare(run: Run, wanted: ToolCall, *, declared: bool = False) -> Prepared:
@@ -74,13 +71,15 @@ def prepare(run: Run, wanted: ToolCall, *, declared: bool = False) -> Prepared:
     """
     tool = run.tools.get(wanted.name)
     if tool is None:
-        raise Rejected(f"no tool {wanted.name!r}; nothing was executed", hint=near(wanted.name, sorted(run.offered())))
+        raise Rejected(
+            f"no tool {wanted.name!r}; nothing was executed", hint=suggest(wanted.name, sorted(run.offered()))
+        )
     raw = _arguments(wanted)
     role = str(raw.pop("host", "") or "") or run.only_role()
     bind = str(raw.pop("as", "") or "")
     on_host = tool.name not in run.control
     if on_host and not run.role_names.get(role):
-        raise Rejected(f"{tool.name}: no host in the role {role!r}", hint=near(role, list(run.role_names)))
+        raise Rejected(f"{tool.name}: no host in the role {role!r}", hint=suggest(role, list(run.role_names)))
     try:
         args = tool.args.model_validate(expr.resolve(raw, run.bindings()))
     except ValidationError as error:
@@ -129,76 +128,89 @@ def execute(run: Run, ready: Prepared) -> Outcome:
         return _failed(run, call, error)
     _intent(run, ready, verdict)
     if run.dry and verdict.tier != "R0":
-        return _refused(run, ready, f"dry run: a {verdict.tier} call is not made", by="dry-run")
-    return _admit_and_perform(run, ready, verdict)
+        return refused(run, ready, f"dry run: a {verdict.tier} call is not made", by="dry-run")
+    return admit_and_perform(run, ready, verdict)
 
 
-def _admit_and_perform(run: Run, ready: Prepared, verdict: Verdict) -> Outcome:
+def admit_and_perform(run: Run, ready: Prepared, verdict: Verdict) -> Outcome:
     call = ready.call
     try:
         decision = approved(run, ready, verdict)
         if decision.answer == "change":
-            return _changed(run, ready, decision)
+            return changed(run, ready, decision.args or {}, decision.by)
         if decision.answer != "approve":
             _unbind(run, ready)
             return _refusal(run, decision.by, decision.reason)
         if verdict.tier != "R0":
             run.gate.recheck(call, verdict)
     except PolicyDenied as error:
-        return _denied(run, ready, error)
+        return denied(run, ready, error)
     return perform(run, ready)
 
 
 def _intent(run: Run, ready: Prepared, verdict: Verdict | None) -> None:
     """`optional` calls may be refused and the run goes on; in a dry run that holds for every call."""
+    more = {"instead_of": ready.instead_of} if ready.instead_of else {}
+    told = _verdict(verdict, binding(run, ready.call, verdict)) if verdict else None
     run.emit(
         "call.intent", call=ready.call.model_dump(), bind=ready.bind, fence=ready.fence,
-        optional=ready.optional or run.dry, verdict=_verdict(ready.call, verdict) if verdict else None,
+        optional=ready.optional or run.dry, verdict=told, **more,
     )  # fmt: skip
 
 
-def _verdict(call: Call, verdict: Verdict) -> dict[str, Any]:
+def binding(run: Run, call: Call, verdict: Verdict) -> str:
+    """What an approval is bound to, as it may be written down: without secrets."""
+    return verdict.binding(call, lambda value: run.journal.redactor.value(value)[0])
+
+
+def _verdict(verdict: Verdict, binding: str) -> dict[str, Any]:
     return {
         "tier": verdict.tier,
         "reasons": [asdict(reason) for reason in verdict.reasons],
         "assumed": list(verdict.assumed),
         "effects": list(verdict.effects),
         "facts": verdict.facts,
-        "binding": verdict.binding(call),
+        "binding": binding,
     }
 
 
 def approved(run: Run, ready: Prepared, verdict: Verdict) -> Decision:
     """The decision on a call, journaled. A `wait` raises NeedApproval, a `stop` StopRun."""
-    call = ready.call
+    call, bound = ready.call, binding(run, ready.call, verdict)
+    rollback = "; ".join(f"{r.spec.tool} {json.dumps(r.spec.args)}" for r in run.step.rollbacks) if call.step else ""
 
     def asking() -> None:
-        run.emit("approval.requested", call=call.id, tier=verdict.tier, binding=verdict.binding(call))
+        run.emit("approval.requested", call=call.id, tier=verdict.tier, binding=bound, rollback=rollback)
 
-    rollback = "; ".join(f"{r.spec.tool} {json.dumps(r.spec.args)}" for r in run.step.rollbacks) if call.step else ""
     decision = run.gate.admit(call, verdict, rollback=rollback, asking=asking)
     if decision.answer == "wait":
         raise NeedApproval(call.id, f"{call.tool} on {call.host or 'the run'} is {verdict.tier} and needs approval")
+    more: dict[str, Any] = {"policy": run.policy} if decision.scope != "once" else {}
+    more |= {"args": decision.args} if decision.answer == "change" else {}
     run.emit(
         "approval.decided", call=call.id, answer=decision.answer, by=decision.by, reason=decision.reason,
-        scope=decision.scope, binding=verdict.binding(call),
+        scope=decision.scope, binding=bound, **more,
     )  # fmt: skip
     if decision.answer == "stop":
-        raise StopRun(ExitCode.DENIED, f"the operator ended the run at {call.tool}: {decision.reason}")
+        raise ended_by_operator(call, decision.reason)
     return decision
 
 
-def _changed(run: Run, ready: Prepared, decision: Decision) -> Outcome:
+def ended_by_operator(call: Call, reason: str) -> StopRun:
+    return StopRun(ExitCode.DENIED, f"the operator ended the run at {call.tool}: {reason}")
+
+
+def changed(run: Run, ready: Prepared, new: Mapping[str, Any], by: str) -> Outcome:
     """The operator changed the arguments: they are validated and judged afresh, as a call of their own."""
     call = ready.call
     try:
-        args = ready.tool.args.model_validate(decision.args or {})
+        args = ready.tool.args.model_validate(new)
     except ValidationError as error:
-        return _refused(run, ready, f"the changed arguments are not valid: {_short(error)}", by=decision.by)
+        return refused(run, ready, f"the changed arguments are not valid: {_short(error)}", by=by)
     fresh = call.model_copy(
         update={"id": run.next_call_id(), "args": args.model_dump(mode="json", by_alias=True), "declared": False}
     )
-    return execute(run, Prepared(fresh, ready.tool, args, ready.fence, ready.bind, ready.optional))
+    return execute(run, Prepared(fresh, ready.tool, args, ready.fence, ready.bind, ready.optional, call.id))
 
 
 def perform(run: Run, ready: Prepared) -> Outcome:
@@ -225,10 +237,10 @@ def perform(run: Run, ready: Prepared) -> Outcome:
                 reruns += 1
                 continue
             assert isinstance(settled, dict)
-            return _finished(run, call, settled, run.clock.now() - began, blobs)
+            return finished(run, call, settled, run.clock.now() - began, blobs)
         except OpsError as error:
             return _failed(run, call, error)
-        return _finished(run, call, result, run.clock.now() - began, blobs)
+        return finished(run, call, result, run.clock.now() - began, blobs)
 
 
 def _tier(run: Run, call: Call) -> str:
@@ -282,7 +294,7 @@ def reconcile(run: Run, ready: Prepared, reruns: int = 0) -> dict[str, Any] | st
     return None
 
 
-def _finished(run: Run, call: Call, result: dict[str, Any], took: float, blobs: dict[str, str]) -> Outcome:
+def finished(run: Run, call: Call, result: dict[str, Any], took: float, blobs: dict[str, str]) -> Outcome:
     failed = _is_failure(run.tools[call.tool], result)
     event = run.emit(
         "call.finished", call=call.id, ok=not failed, result=result, duration_s=round(took, 3), output=blobs
@@ -309,7 +321,7 @@ def _failed(run: Run, call: Call, error: OpsError) -> Outcome:
     return Outcome(False, event.id, error=event.data["what"], hint=event.data["hint"], cause=cause)
 
 
-def _refused(run: Run, ready: Prepared, reason: str, *, by: str) -> Outcome:
+def refused(run: Run, ready: Prepared, reason: str, *, by: str) -> Outcome:
     """A call that is not made for a reason that no approver gave: policy, dry run, arguments that do not validate."""
     run.emit("approval.decided", call=ready.call.id, answer="reject", by=by, reason=reason, scope="once", binding="")
     _unbind(run, ready)
@@ -327,51 +339,5 @@ def _refusal(run: Run, by: str, reason: str) -> Outcome:
     return Outcome(False, decided, error=f"refused by {by}: {reason or 'no reason given'}", refused=True)
 
 
-def _denied(run: Run, ready: Prepared, error: PolicyDenied) -> Outcome:
-    return _refused(run, ready, error.what, by="policy")
-
-
-def resumed(run: Run, known: CallState) -> Outcome | None:
-    """Go on with a call that a stop left open: settle what may have happened, ask again, or use an approval.
-
-    An approval that a person gave meanwhile is used once, if the facts it was bound to still hold. One that the policy
-    gave is worth nothing now: the model makes the call again.
-    """
-    tool = run.tools.get(known.call.tool)
-    if tool is None or not run.progress.step:
-        return None
-    meta = run.progress.meta(known.call.id)
-    ready = Prepared(
-        known.call, tool, tool.args.model_validate(known.call.args), meta.get("fence"), known.bind,
-        bool(meta.get("optional")),
-    )  # fmt: skip
-    if known.open:
-        return _settle(run, ready, known)
-    if known.status == "waiting":
-        return _admit_and_perform(run, ready, run.gate.judge(ready.call))
-    if known.status == "approved" and known.decision.get("by") not in AUTOMATIC:
-        verdict = run.gate.judge(ready.call)
-        if expired(known.decision, datetime.now(UTC)):
-            return _refused(run, ready, "the approval has expired", by="policy")
-        if verdict.binding(ready.call) != known.decision.get("binding"):
-            return _refused(run, ready, "what was approved is no longer what would happen", by="policy")
-        try:
-            run.gate.recheck(ready.call, verdict)
-        except PolicyDenied as error:
-            return _denied(run, ready, error)
-        return perform(run, ready)
-    return None
-
-
-def _settle(run: Run, ready: Prepared, known: CallState) -> Outcome:
-    if known.status == "started":
-        run.emit("call.unknown", call=known.call.id, what="the run ended while the call was under way")
-    settled = reconcile(run, ready)
-    if settled is None:
-        raise StopRun(
-            ExitCode.UNKNOWN_OUTCOME, f"{known.call.tool} ({known.call.id}) on {known.call.host} may have happened",
-            "look at the host, then: opsagent approve",
-        )  # fmt: skip
-    if isinstance(settled, str):
-        return perform(run, ready)
-    return _finished(run, ready.call, settled, 0.0, {})
+def denied(run: Run, ready: Prepared, error: PolicyDenied) -> Outcome:
+    return refused(run, ready, error.what, by="policy")

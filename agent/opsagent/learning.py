@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from opsagent.journal.runs import runs_root
 from opsagent.journal.state import RunState
+from opsagent.xdg import state_home
 from opsagent_tools.sglang.calibration import observe, remember
 
 
 def history_file(host: str, root: Path | None = None) -> Path:
-    folder = root or runs_root().parent / "history"
+    folder = root or state_home() / "history"
     return folder / (re.sub(r"[^A-Za-z0-9_.-]", "_", host) + ".json")
 
 

@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from opsagent import xdg
 from opsagent.runbook.model import Runbook
 from opsagent.runbook.params import parse_assignments
-from opsagent.runbook.parse import near
-from opsagent_tools.errors import InputError
+from opsagent_tools.errors import InputError, suggest
 from opsagent_tools.host import Host
 from opsagent_tools.hosts.inventory import HostEntry, Inventory, load_inventory, open_host
 
-HOSTS_FILE = "hosts.toml"
 SCENARIOS = {"migrate": "story", "launch": "hybrid", "diagnose": "takeover", "decommission": "decommission"}
 """Scenario of a runbook when none is named; `story` for any other."""
 
@@ -67,7 +66,7 @@ class Places:
 
 
 def wants_lab(assignments: Sequence[str], hosts_file: str, folder: Path) -> bool:
-    return not assignments and not hosts_file and not (folder / HOSTS_FILE).is_file()
+    return not assignments and not hosts_file and not (folder / xdg.HOSTS_FILE).is_file()
 
 
 def real_places(runbook: Runbook, assignments: Sequence[str], hosts_file: str, folder: Path) -> Places:
@@ -76,14 +75,14 @@ def real_places(runbook: Runbook, assignments: Sequence[str], hosts_file: str, f
     Raises:
         InputError: an unknown role, a role without host, a name that is nowhere.
     """
-    path = Path(hosts_file) if hosts_file else folder / HOSTS_FILE
+    path = xdg.hosts_file(hosts_file, folder)
     inventory = load_inventory(path) if hosts_file or path.is_file() else Inventory()
     given = parse_assignments(assignments)
     known = runbook.front.hosts
     for role in given:
         if role not in known:
             raise InputError(
-                f"{runbook.name} has no host role {role!r}", where=runbook.path, hint=near(role, list(known))
+                f"{runbook.name} has no host role {role!r}", where=runbook.path, hint=suggest(role, list(known))
             )
     roles: dict[str, str] = {}
     for role, spec in known.items():

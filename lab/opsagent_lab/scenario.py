@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from dataclasses import dataclass, field, fields
 from importlib.resources import files as resources
@@ -11,7 +10,7 @@ from typing import Any, TypeVar
 
 from opsagent_lab.approver import Rule
 from opsagent_lab.faults import Fault
-from opsagent_tools.errors import InputError
+from opsagent_tools.errors import InputError, suggest
 
 T = TypeVar("T")
 
@@ -135,8 +134,7 @@ def load(name: str) -> Scenario:
 
 def _packaged(name: str) -> str:
     if name not in names():
-        near = difflib.get_close_matches(name, names(), 1)
-        hint = f"did you mean {near[0]!r}?" if near else "opsagent lab list shows them"
+        hint = suggest(name, names(), otherwise="opsagent lab list shows them")
         raise ScenarioError(f"no scenario {name!r} (there are {', '.join(names())})", hint=hint)
     return (resources("opsagent_lab") / "scenarios" / f"{name}.toml").read_text(encoding="utf-8")
 

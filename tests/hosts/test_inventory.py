@@ -57,7 +57,7 @@ def test_hosts_and_their_containers(tmp_path: Path) -> None:
         ('[hosts.a]\naddress = "x"\ntier_cap = "R9"', "tier_cap"),
         ("[hosts.a]\nlabel = 'x'", "`address` or `via`"),
         ('[hosts.a]\nvia = "b"\npct = 101', "no host 'b'"),
-        ('[hosts.ab]\naddress = "x"\n[hosts.c]\nvia = "aab"\npct = 101', "did you mean 'ab'"),
+        ('[hosts.ab]\naddress = "x"\n[hosts.c]\nvia = "aab"\npct = 101', "did you mean `ab`"),
         ('[hosts.a]\nvia = "b"\npct = 101\n[hosts.b]\nvia = "a"\npct = 102', "circle"),
         ('[hosts.a]\nvia = "b"', "`via` and `pct`"),
         ("[hosts.a\n", "not TOML"),

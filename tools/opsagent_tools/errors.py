@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from enum import IntEnum
 
 
@@ -105,6 +107,20 @@ class TranscriptDamaged(JournalError):
     """A recorded run is damaged, or its replay asked for something that was not recorded."""
 
     exit_code = ExitCode.REPLAY_MISMATCH
+
+
+def meant(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """The known word that `word` was probably meant to be; '' when none is near."""
+    return next(iter(difflib.get_close_matches(word, list(known), 1, cutoff)), "")
+
+
+def suggest(word: str, known: Iterable[str], *, cutoff: float = 0.6, otherwise: str | None = None) -> str:
+    """The hint for a name that is not there: ``did you mean `X`?``, else `otherwise`, else the names that are known."""
+    names = list(known)
+    found = meant(word, names, cutoff)
+    if found:
+        return f"did you mean `{found}`?"
+    return otherwise if otherwise is not None else f"known: {', '.join(sorted(names))}"
 
 
 def worst(codes: list[ExitCode]) -> ExitCode:

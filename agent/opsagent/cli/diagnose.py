@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,7 +53,9 @@ def command(log: str, version: str | None, as_json: bool, learn: bool, cause: st
 
 def learned_folder() -> Path:
     """Where learned signatures and their examples are kept."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "opsagent" / "learned"
+    from opsagent.xdg import config_home
+
+    return config_home() / "learned"
 
 
 def _diagnose(log: str, version: str | None) -> Diagnosis:

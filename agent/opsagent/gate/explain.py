@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from pathlib import Path
 from typing import Any
 
+from opsagent import xdg
 from opsagent.call import Call, Verdict
 from opsagent.config import layers
 from opsagent.gate.classify import split_pipe
@@ -14,7 +14,7 @@ from opsagent.gate.facts import FactSource, HostFacts, NoFacts
 from opsagent.gate.gate import Gate
 from opsagent.gate.policy_file import policy_from
 from opsagent.gate.typed import CONTROL, READERS, RULES
-from opsagent_tools.errors import HostError, InputError
+from opsagent_tools.errors import HostError, InputError, suggest
 
 TOOLS = ("ssh_exec", "run_job", *READERS, *RULES, *CONTROL, "ask_operator")
 
@@ -22,8 +22,7 @@ TOOLS = ("ssh_exec", "run_job", *READERS, *RULES, *CONTROL, "ask_operator")
 def explained(tool: str, host: str, words: list[str], *, hosts_file: Path | None = None, run: str = "") -> Verdict:
     """The verdict on a call. Raises InputError for an unknown tool, a missing command or an argument without `=`."""
     if tool not in TOOLS:
-        near = difflib.get_close_matches(tool, TOOLS, 1)
-        raise InputError(f"no tool {tool!r}", hint=f"did you mean {near[0]}?" if near else "tools: " + ", ".join(TOOLS))
+        raise InputError(f"no tool {tool!r}", hint=suggest(tool, TOOLS))
     if not host:
         raise InputError("the host is missing", hint="opsagent policy explain TOOL HOST -- ARGV…")
     call = Call(id="c0", tool=tool, role="", host=host, args=arguments(tool, words))
@@ -61,8 +60,8 @@ def _value(text: str) -> Any:
 
 def _source(host: str, hosts_file: Path | None) -> FactSource:
     """The host's own facts when hosts.toml names it, else none."""
-    path = hosts_file or Path("hosts.toml")
-    if not path.is_file():
+    path = xdg.hosts_file(hosts_file or "")
+    if hosts_file is None and not path.is_file():
         return NoFacts()
     from opsagent_tools.hosts import inventory
 

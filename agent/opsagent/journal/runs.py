@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from opsagent.journal.fold import fold
 from opsagent.journal.lock import is_live
 from opsagent.journal.reader import EVENTS, Log, read_log
 from opsagent.journal.state import RunState
+from opsagent.xdg import state_home
 from opsagent_tools.errors import InputError, OpsError
 
 
 def runs_root(env: Mapping[str, str] | None = None) -> Path:
     """`$XDG_STATE_HOME/opsagent/runs`, by default under `~/.local/state`."""
-    found = (os.environ if env is None else env).get("XDG_STATE_HOME", "")
-    base = Path(found) if found and Path(found).is_absolute() else Path.home() / ".local" / "state"
-    return base / "opsagent" / "runs"
+    return state_home(env) / "runs"
 
 
 def new_run(out: Path | None = None, *, root: Path | None = None) -> tuple[str, Path]:
@@ -106,6 +104,24 @@ def open_run(ref: str | Path, *, root: Path | None = None) -> Opened:
     folder = ref if isinstance(ref, Path) else find_run(ref, root=root)
     log = read_log(folder)
     return Opened(folder, log, fold(log.events))
+
+
+def open_intact(ref: str | Path, *, root: Path | None = None) -> tuple[Opened, TranscriptDamaged | None]:
+    """The same, as far as it can be read: what comes before the first damaged line, and the damage.
+
+    Raises InputError, JournalError.
+    """
+    folder = ref if isinstance(ref, Path) else find_run(ref, root=root)
+    log, damage = parse_intact(journal_bytes(folder), str(folder / EVENTS))
+    state = RunState()
+    for event in log.events:
+        try:
+            apply(state, event)
+        except (ValueError, TypeError, KeyError, AttributeError):  # whole lines of a stranger's making
+            damage = damaged(f"is no {event.type} that can be read", event.seq, str(folder / EVENTS))
+            log = replace(log, events=log.events[: event.seq - 1], torn=b"")
+            break
+    return Opened(folder, log, state), damage
 
 
 def all_runs(root: Path | None = None) -> Iterator[Opened | tuple[Path, OpsError]]:

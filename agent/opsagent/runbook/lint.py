@@ -13,8 +13,8 @@ from pydantic import BaseModel, ValidationError
 from opsagent.runbook import expr
 from opsagent.runbook.model import Call, CallSpec, Remedy, Runbook, Step
 from opsagent.runbook.params import coerce, duration
-from opsagent.runbook.parse import Fault, near, parse
-from opsagent_tools.errors import InputError
+from opsagent.runbook.parse import Fault, parse
+from opsagent_tools.errors import InputError, suggest
 from opsagent_tools.tool import Tool
 
 ALWAYS_BOUND = ("hosts", "run")
@@ -67,7 +67,7 @@ def _front(linter: _Linter) -> None:
             linter.fault(2, f"default of {error.what}")
     for tool in front.allow.tools:
         if tool not in linter.tools:
-            linter.fault(2, f"allow names an unknown tool {tool!r}", near(tool, list(linter.tools)))
+            linter.fault(2, f"allow names an unknown tool {tool!r}", suggest(tool, list(linter.tools)))
     for root in front.allow.roots:
         if not root.startswith("/") or root == "/" or ".." in root.split("/"):
             linter.fault(2, f"allow.roots: {root!r}", "an absolute path below / without ..")
@@ -107,20 +107,20 @@ def _call(linter: _Linter, spec: CallSpec, line: int) -> None:
     front = linter.runbook.front
     tool = linter.tools.get(spec.tool)
     if tool is None:
-        linter.fault(line, f"unknown tool {spec.tool!r}", near(spec.tool, list(linter.tools)))
+        linter.fault(line, f"unknown tool {spec.tool!r}", suggest(spec.tool, list(linter.tools)))
         return
     if front.allow.tools and spec.tool not in front.allow.tools and spec.tool != "ask_operator":
         linter.fault(
             line, f"{spec.tool} is not in allow.tools", "add it there: what is not declared is asked each time"
         )
     if spec.host and spec.host not in front.hosts:
-        linter.fault(line, f"unknown host role {spec.host!r}", near(spec.host, list(front.hosts)))
+        linter.fault(line, f"unknown host role {spec.host!r}", suggest(spec.host, list(front.hosts)))
     if spec.when:
         _expression(linter, spec.when, line)
     fields = {f.alias or name: f for name, f in tool.args.model_fields.items()}
     for key in spec.args:
         if key not in fields:
-            linter.fault(line, f"{spec.tool} has no argument {key!r}", near(key, list(fields)))
+            linter.fault(line, f"{spec.tool} has no argument {key!r}", suggest(key, list(fields)))
     for key, info in fields.items():
         if info.is_required() and key not in spec.args:
             linter.fault(line, f"{spec.tool} needs the argument {key!r}", info.description or "")
@@ -145,19 +145,19 @@ def _literals(linter: _Linter, tool: Tool[Any, Any], spec: CallSpec, line: int) 
 def _remedy(linter: _Linter, remedy: Remedy) -> None:
     spec = remedy.spec
     if linter.causes and remedy.cause not in linter.causes:
-        linter.fault(remedy.line, f"unknown cause {remedy.cause!r}", near(remedy.cause, list(linter.causes)))
+        linter.fault(remedy.line, f"unknown cause {remedy.cause!r}", suggest(remedy.cause, list(linter.causes)))
     for name in spec.set:
         if name.startswith(DASHED):
             if not linter.runbook.flags_param:
                 linter.fault(remedy.line, f"set {name}: no parameter of type flags", "declare one under params")
         elif name not in linter.runbook.front.params:
             known = list(linter.runbook.front.params)
-            linter.fault(remedy.line, f"set {name!r}: no such parameter", near(name, known))
+            linter.fault(remedy.line, f"set {name!r}: no such parameter", suggest(name, known))
     for call in spec.call:
         _call(linter, call, remedy.line)
     steps = [step.id for step in linter.runbook.steps]
     if spec.then and spec.then not in steps:
-        linter.fault(remedy.line, f"then: no step {spec.then!r}", near(spec.then, steps))
+        linter.fault(remedy.line, f"then: no step {spec.then!r}", suggest(spec.then, steps))
     for text in expr.references([spec.set, spec.ask]):
         _expression(linter, text, remedy.line)
     if not (spec.set or spec.call or spec.ask or spec.then):
@@ -174,13 +174,13 @@ def _expression(linter: _Linter, text: str, line: int) -> None:
     later = {call.spec.bind for step in linter.runbook.steps for call in step.calls if call.spec.bind}
     for root, path in used:
         if root not in known:
-            instead = "it is bound only later" if root in later else near(root, known)
+            instead = "it is bound only later" if root in later else suggest(root, known)
             linter.fault(line, f"{text}: unknown name {root!r}", instead)
         elif root in linter.bound and linter.bound[root] in linter.tools:
             _fields(linter, text, line, root, path)
         elif root == "hosts" and path and path[0] not in linter.runbook.front.hosts:
             linter.fault(
-                line, f"{text}: unknown host role {path[0]!r}", near(path[0], list(linter.runbook.front.hosts))
+                line, f"{text}: unknown host role {path[0]!r}", suggest(path[0], list(linter.runbook.front.hosts))
             )
 
 
@@ -193,7 +193,7 @@ def _fields(linter: _Linter, text: str, line: int, root: str, path: tuple[str, .
         if model is None:
             return
         if part not in model.model_fields:
-            linter.fault(line, f"{text}: {seen} has no {part!r}", near(part, list(model.model_fields)))
+            linter.fault(line, f"{text}: {seen} has no {part!r}", suggest(part, list(model.model_fields)))
             return
         kind = model.model_fields[part].annotation
         seen += f".{part}"

@@ -11,8 +11,7 @@ from typing import Any
 import yaml
 
 from opsagent.runbook.model import Param, Runbook
-from opsagent.runbook.parse import near
-from opsagent_tools.errors import InputError
+from opsagent_tools.errors import InputError, suggest
 
 _DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*$")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, None: 1.0}
@@ -85,7 +84,7 @@ def bind(runbook: Runbook, given: Mapping[str, Any], defaults: Mapping[str, Any]
     for name in given:
         if name not in known:
             raise InputError(
-                f"{runbook.name} has no parameter {name!r}", where=runbook.path, hint=near(name, list(known))
+                f"{runbook.name} has no parameter {name!r}", where=runbook.path, hint=suggest(name, list(known))
             )
     values: dict[str, Any] = {}
     for name, param in known.items():

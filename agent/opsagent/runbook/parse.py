@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -12,7 +11,7 @@ from markdown_it import MarkdownIt
 from pydantic import BaseModel, ValidationError
 
 from opsagent.runbook.model import Call, CallSpec, Check, FrontMatter, Remedy, RemedySpec, Runbook, Step
-from opsagent_tools.errors import InputError
+from opsagent_tools.errors import InputError, suggest
 
 M = TypeVar("M", bound=BaseModel)
 FENCES = ("call", "check", "remedy", "rollback")
@@ -41,12 +40,6 @@ class RunbookError(InputError):
         more = f" (and {len(faults) - 1} more: opsagent lint {path})" if len(faults) > 1 else ""
         super().__init__(first.what + more, where=f"{path}:{first.line}", hint=first.instead)
         self.faults = faults
-
-
-def near(word: str, known: list[str]) -> str:
-    """`did you mean …`, or the list of what is known."""
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    return f"did you mean {close[0]!r}?" if close else "known: " + ", ".join(sorted(known))
 
 
 @dataclass
@@ -89,7 +82,7 @@ class _Reader:
                 place = ".".join(str(part) for part in item["loc"])
                 if item["type"] == "extra_forbidden":
                     names = [f.alias or name for name, f in kind.model_fields.items()]
-                    self.fault(line, f"{what}: unknown key {place!r}", near(str(item["loc"][-1]), names))
+                    self.fault(line, f"{what}: unknown key {place!r}", suggest(str(item["loc"][-1]), names))
                 else:
                     self.fault(line, f"{what}: {place}: {item['msg']}")
             return None
@@ -169,9 +162,9 @@ def _body(body: str, offset: int, reader: _Reader) -> tuple[str, str, list[_Draf
 
 def _suspicious_fence(info: str, line: int, reader: _Reader) -> None:
     """A fence that is nearly ours is a typo, not prose: a check that nobody runs would be the worst outcome."""
-    close = difflib.get_close_matches(info.lower(), FENCES, n=1, cutoff=0.75)
-    if close:
-        reader.fault(line, f"unknown fence {info!r}", f"did you mean {close[0]!r}?")
+    hint = suggest(info.lower(), FENCES, cutoff=0.75, otherwise="")
+    if hint:
+        reader.fault(line, f"unknown fence {info!r}", hint)
 
 
 def _heading(text: str, line: int, steps: list[_Draft], reader: _Reader) -> _Draft:

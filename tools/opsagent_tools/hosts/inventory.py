@@ -10,7 +10,6 @@ pct = 129
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 from collections.abc import Mapping
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from opsagent_tools.errors import InputError
+from opsagent_tools.errors import InputError, suggest
 from opsagent_tools.host import Host
 from opsagent_tools.tool import Tier
 
@@ -97,9 +96,7 @@ def load_inventory(path: Path | str) -> Inventory:
 def _known(table: Mapping[str, object], keys: set[str], where: str, place: str) -> None:
     for key in table:
         if key not in keys:
-            near = difflib.get_close_matches(key, sorted(keys), 1)
-            hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(sorted(keys))}"
-            raise InputError(f"unknown key `{key}` ({place})", where=where, hint=hint)
+            raise InputError(f"unknown key `{key}` ({place})", where=where, hint=suggest(key, sorted(keys)))
 
 
 def _entry(name: str, table: dict[str, object], where: str) -> HostEntry:
@@ -147,8 +144,8 @@ def _chain(name: str, inventory: Inventory) -> None:
 
 def unknown(name: str, inventory: Inventory) -> str:
     """What to say of a name that is not there."""
-    near = difflib.get_close_matches(name, [*inventory.entries, LOCAL], 1)
-    return f"no host {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+    meant = suggest(name, [*inventory.entries, LOCAL], otherwise="")
+    return f"no host {name!r}" + (f"; {meant}" if meant else "")
 
 
 def open_host(name: str, inventory: Inventory | None = None, opened: dict[str, Host] | None = None) -> Host:

@@ -7,7 +7,6 @@ would refuse is a
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from opsagent_tools.errors import meant, suggest
 from opsagent_tools.sglang.arithmetic import ARITHMETIC, nearest, release
 from opsagent_tools.sglang.value_types import convert
 
@@ -174,8 +174,7 @@ def elsewhere(name: str, version: str) -> str:
     having = [other for other in sorted(ARITHMETIC, key=release) if name in table(other)]
     if having:
         return f"SGLang {', '.join(having)} has it, {version} has not"
-    close = difflib.get_close_matches(name, here, n=1, cutoff=0.75)
-    return f"did you mean {close[0]}?" if close else "no modelled SGLang has such an option"
+    return suggest(name, here, cutoff=0.75, otherwise="no modelled SGLang has such an option")
 
 
 def _value(option: Option, words: list[str], equal: bool, version: str) -> tuple[Any, Refused | None]:
@@ -211,7 +210,6 @@ def _convert(option: Option, word: str, label: str) -> tuple[Any, Refused | None
     if option.choices is not None and value not in option.choices:
         shown = ", ".join(repr(choice) for choice in option.choices)
         words = f"error: argument {label}: invalid choice: {word!r} (choose from {shown})"
-        close = difflib.get_close_matches(str(word), [str(choice) for choice in option.choices], n=1, cutoff=0.6)
-        meant = close[0] if close else ""
-        return None, Refused("invalid-flag-value", words, f"did you mean {meant}?" if meant else "", meant)
+        choices = [str(choice) for choice in option.choices]
+        return None, Refused("invalid-flag-value", words, suggest(word, choices, otherwise=""), meant(word, choices))
     return value, None

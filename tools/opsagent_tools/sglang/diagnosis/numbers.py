@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from opsagent_tools.errors import meant
 from opsagent_tools.sglang.diagnosis.model import Fix, FlagValue
 
 if TYPE_CHECKING:
@@ -56,11 +56,11 @@ def _invalid_value(fix: Fix, hints: Hints) -> None:
     if not found:
         return
     choices = [c.strip(" '\")") for c in found["list"].split(",")]
-    near = difflib.get_close_matches(found["got"], choices, 1, 0.4)
-    if near:
+    choice = meant(found["got"], choices, 0.4)
+    if choice:
         names = [n.strip() for n in re.split(r"[/,]", found["names"]) if n.strip().startswith("--")]
-        fix.flags[names[0]] = near[0]
-        fix.summary = f"{found['got']!r} is not a choice; the nearest is {near[0]!r}."
+        fix.flags[names[0]] = choice
+        fix.summary = f"{found['got']!r} is not a choice; the nearest is {choice!r}."
 
 
 def _context(fix: Fix, hints: Hints) -> None:
