@@ -56,3 +56,11 @@ def test_nonces_are_fresh_and_compare_equal() -> None:
     one, other = fence("x", source="s"), fence("x", source="s")
     assert one != other
     assert without_nonces(one) == without_nonces(other)
+
+
+def test_letters_that_a_screen_shows_as_nothing_are_written_out() -> None:
+    for char in ("\u3164", "\u115f", "\ufe0f", "\U000e0141", "\u180b", "\u034f", "\u200b", "\U000e0041"):
+        shown = neutral(f"a{char}b\n")
+        assert char not in shown
+        assert shown.isascii()
+    assert neutral("naïve 漢字 ─ 🙂\tx\n") == "naïve 漢字 ─ 🙂\tx\n"

@@ -34,25 +34,40 @@ class Log:
 
 def read_log(folder: Path) -> Log:
     """Read a run folder's journal. Raises TranscriptDamaged (which line), JournalError (cannot be read)."""
+    return parse_log(journal_bytes(folder), str(folder / EVENTS))
+
+
+def journal_bytes(folder: Path) -> bytes:
+    """The bytes of a run folder's journal. Raises InputError (there is none), JournalError (cannot be read)."""
     path = folder / EVENTS
     try:
-        data = path.read_bytes()
+        return path.read_bytes()
     except FileNotFoundError:
         raise InputError(f"no journal in {folder}", where=str(path), hint="`opsagent runs` lists the runs") from None
     except OSError as error:
         raise JournalError(f"cannot read the journal: {error.strerror}", where=str(path)) from error
-    return parse_log(data, str(path))
 
 
 def parse_log(data: bytes, where: str) -> Log:
     """The same for bytes."""
+    log, damage = parse_intact(data, where)
+    if damage is not None:
+        raise damage
+    return log
+
+
+def parse_intact(data: bytes, where: str) -> tuple[Log, TranscriptDamaged | None]:
+    """The events before the first damaged line, and what is wrong with that line: for people who look, not for a resume."""
     *lines, torn = data.split(b"\n")
     events: list[Event] = []
-    prev = ""
+    prev, size = "", 0
     for number, line in enumerate(lines, start=1):
-        events.append(decode(line, number, prev, where))
-        prev = digest(line)
-    return Log(tuple(events), head=prev, size=len(data) - len(torn), torn=torn)
+        try:
+            events.append(decode(line, number, prev, where))
+        except TranscriptDamaged as error:
+            return Log(tuple(events), head=prev, size=size), error
+        prev, size = digest(line), size + len(line) + 1
+    return Log(tuple(events), head=prev, size=size, torn=torn), None
 
 
 def blob_path(folder: Path, sha256: str) -> Path:
