@@ -56,9 +56,12 @@ class Nudge(Rejected):
 
 
 class Conversation:
-    """The messages of one run. On resume they continue where the journal ends."""
+    """The messages of one run (or chat). On resume they continue where the journal ends.
 
-    def __init__(self, run: Run, model: Model) -> None:
+    `opening` stands before everything else; without one it is the rules of a run and its runbook.
+    """
+
+    def __init__(self, run: Run, model: Model, *, opening: Sequence[Message] = ()) -> None:
         self._run = run
         self._reads = getattr(model, "reads", True)
         self._breaker = Breaker()
@@ -69,9 +72,10 @@ class Conversation:
         if self._reads and any(known.done and known.call.tool not in run.control for known in made):
             run.gate.taint()
         if self._reads and not self._messages:
-            self._messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": self._runbook()}]
+            first = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": self._runbook()}]
+            self._messages = list(opening) or first
         elif self._reads:
-            self._answer_the_unanswered()
+            self.settle("the run was interrupted here; see the step's state before you repeat it")
 
     # --- what is said --------------------------------------------------------------------------------------------
 
@@ -95,6 +99,32 @@ class Conversation:
 
     def finishing(self) -> None:
         self.say("Every step is left. Call finish now; the report is computed from the journal.")
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """Everything that was said so far."""
+        return tuple(self._messages)
+
+    def settle(self, why: str) -> None:
+        """A stop can fall between an answer's calls: say of each one that has no result what became of it."""
+        for message in reversed(self._messages):
+            if message["role"] == "assistant":
+                answered = {m.get("tool_call_id") for m in self._messages if m["role"] == "tool"}
+                for call in message.get("tool_calls", []):
+                    if call["id"] not in answered:
+                        self.answer(ToolCall(call["id"], call["function"]["name"], ""), {"ok": False, "error": why})
+                return
+
+    def fresh(self) -> None:
+        """A person spoke: what was repeated or refused before counts no more."""
+        self._breaker = Breaker()
+        self._counted.clear()
+
+    def cancelled(self, words: str) -> None:
+        """The person cut an answer off. An assistant's turn stands in its place: many templates want turns to alternate."""
+        self.settle(words)
+        if self._messages[-1]["role"] != "assistant":
+            self._messages.append({"role": "assistant", "content": f"({words})"})
 
     def receive(self, reply: Reply) -> Message:
         """The assistant's message, kept for the next request."""
@@ -170,20 +200,6 @@ class Conversation:
         lines += ["", "Hosts:", *(f"- {role} = {name or 'none'}" for role, name in run.role_names.items())]
         lines += ["", "Parameters:", yaml.safe_dump(run.journal.state.params, sort_keys=False, allow_unicode=True)]
         return "\n".join(lines)
-
-    def _answer_the_unanswered(self) -> None:
-        """A stop can fall between an answer's calls: say of each call what became of it."""
-        for message in reversed(self._messages):
-            if message["role"] == "assistant":
-                answered = {m.get("tool_call_id") for m in self._messages if m["role"] == "tool"}
-                for call in message.get("tool_calls", []):
-                    if call["id"] not in answered:
-                        what = {
-                            "ok": False,
-                            "error": "the run was interrupted here; see the step's state before you repeat it",
-                        }
-                        self.answer(ToolCall(call["id"], call["function"]["name"], ""), what)
-                return
 
 
 def _schema(function: dict[str, Any]) -> dict[str, Any]:
