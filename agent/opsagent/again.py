@@ -7,36 +7,50 @@ difference is accepted only in the open, and is an event.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from opsagent import steps
-from opsagent.approving import policy_of
-from opsagent.call import canonical
+from opsagent.approving import fingerprint, policy_of
 from opsagent.execute import Outcome
 from opsagent.journal import FileJournal
-from opsagent.journal.runs import find_run
+from opsagent.journal.lock import is_live
+from opsagent.journal.runs import find_run, open_run
 from opsagent.places import Places, reopen_places
 from opsagent.progress import Progress
+from opsagent.report.build import rebuild
 from opsagent.report.model import Claim, StatusReport
 from opsagent.run import Watcher
 from opsagent.runbook.model import Call as Fence
 from opsagent.runbook.model import CallSpec, Runbook
 from opsagent.runbook.parse import parse
-from opsagent.session import LAB_STATE, Session, Wish, all_tools, assemble, close_run, interruptible, known_secrets
+from opsagent.session import (
+    LAB_STATE,
+    Session,
+    Wish,
+    all_tools,
+    assemble,
+    close_run,
+    interruptible,
+    known_secrets,
+    write_report,
+)
 from opsagent.signals import NeedApproval, StopRun
 from opsagent_tools.errors import ExitCode, InputError, OpsError, worst
+
+OVER = ("verified", "failed", "denied")
+"""How a run ended that does not go on."""
 
 
 @contextmanager
 def reopened(
     ref: str, *, mode: str, watcher: Callable[[Wish], Watcher], llm: str = "", approve: str = "",
-    accept_drift: bool = False, interactive: bool = False, notice: Callable[[str], None] = lambda _text: None,
+    accept_drift: bool = False, secrets: Mapping[str, str] | None = None,
+    interactive: bool = False, notice: Callable[[str], None] = lambda _text: None,
 ) -> Iterator[Session]:  # fmt: skip
-    """A run of this id or path, ready to go on; `run.resumed` is written.
+    """A run of this id or path, ready to go on; `run.resumed` is written. `secrets`: the journal keeps none, so again.
 
     Raises:
         InputError: no such run, it is in use, it is over (mode `resume`), or something drifted and nobody accepted it.
@@ -48,7 +62,7 @@ def reopened(
         started = journal.state.started
         if not started:
             raise InputError("this run never began", where=str(folder), hint="start it anew with opsagent run")
-        if mode == "resume" and journal.state.status in ("verified", "failed", "denied"):
+        if mode == "resume" and journal.state.status in OVER:
             raise InputError(
                 f"this run is over: {journal.state.status}", where=str(folder), hint=f"opsagent show {ref}"
             )
@@ -58,7 +72,8 @@ def reopened(
         if places.lab is not None:
             places.lab.state = lab_state
         wish = Wish(
-            runbook=runbook, places=places, params=journal.state.params, llm=llm or str(started.get("model") or ""),
+            runbook=runbook, places=places, params={**journal.state.params, **_secrets(runbook, secrets or {})},
+            llm=llm or str(started.get("model") or ""),
             approve=approve or str(started.get("approve") or ""), approve_file=str(started.get("approve_file") or ""),
             dry=bool(started.get("dry")), folder=folder, interactive=interactive, notice=notice,
         )  # fmt: skip
@@ -68,7 +83,7 @@ def reopened(
             raise InputError(
                 f"changed since the run began: {what}", where=str(folder), hint="look at it, then add --accept-drift"
             )
-        for name, value in known_secrets(runbook, journal.state.params).items():
+        for name, value in known_secrets(runbook, wish.params).items():
             journal.redactor.add(value, name)
         session = assemble(wish, str(started["run"]), folder, journal, all_tools(), watcher(wish))
         session.run.progress = Progress.of(journal.events())
@@ -82,6 +97,31 @@ def reopened(
         raise
     with session:
         yield session
+
+
+def _secrets(runbook: Runbook, given: Mapping[str, str]) -> Mapping[str, str]:
+    """Secret parameters, which may be given again. Raises InputError for any other: the run keeps those it has."""
+    for name in given:
+        spec = runbook.front.params.get(name)
+        if spec is None or not spec.secret:
+            secret = ", ".join(name for name, spec in runbook.front.params.items() if spec.secret)
+            raise InputError(
+                f"{name!r} is no secret parameter of {runbook.name}", where=runbook.path,
+                hint=f"secret ones: {secret or 'none'}; the others are in the journal",
+            )  # fmt: skip
+    return given
+
+
+def missing_report(ref: str) -> tuple[StatusReport, Path] | None:
+    """Write the report of a run that is over and died before its report was there; None when nothing is missing."""
+    opened = open_run(ref)
+    ends = [event for event in opened.log.events if event.type == "run.finished"]
+    there = all((opened.folder / name).exists() for name in ("report.json", "report.md"))
+    if there or opened.state.status not in OVER or is_live(opened.folder):
+        return None
+    report = rebuild(opened.log.events[: ends[-1].seq])
+    write_report(opened.folder, report)
+    return report, opened.folder
 
 
 def _runbook(journal: FileJournal, started: dict[str, Any]) -> tuple[Runbook, list[dict[str, Any]]]:
@@ -103,7 +143,7 @@ def _runbook(journal: FileJournal, started: dict[str, Any]) -> tuple[Runbook, li
 
 def _drift(wish: Wish, started: dict[str, Any]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    policy = hashlib.sha256(canonical(asdict(policy_of(wish.runbook, wish))).encode()).hexdigest()
+    policy = fingerprint(policy_of(wish.runbook, wish))
     if started.get("policy") and policy != started["policy"]:
         found.append({"what": "the policy", "sha256": policy})
     hosts = wish.places.fingerprint()

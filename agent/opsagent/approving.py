@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from opsagent.call import Call
+from opsagent.call import Call, canonical
 from opsagent.gate import Gate, Mode, Policy
-from opsagent.gate.approvals import read_file
+from opsagent.gate.approvals import Grant, read_file
 from opsagent.gate.facts import FactSource, HostFacts, NoFacts
 from opsagent.gate.preview import diff_of
 from opsagent.journal.state import RunState
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
     from opsagent.session import Wish
 
 
-def gate_for(wish: Wish, run_id: str, state: Callable[[], RunState]) -> Gate:
+def gate_for(
+    wish: Wish, run_id: str, state: Callable[[], RunState], *, safe: Callable[[Any], Any] = lambda value: value
+) -> Gate:
     """The gate that a run goes through.
 
     On the lab the scenario's approver answers, with or without a terminal, unless `--approve` says otherwise: then the
@@ -31,14 +35,17 @@ def gate_for(wish: Wish, run_id: str, state: Callable[[], RunState]) -> Gate:
     def facts(call: Call) -> FactSource:
         return HostFacts(places.open(call.role)) if call.role and call.host else NoFacts()
 
+    policy = policy_of(wish.runbook, wish)
     return Gate(
-        policy=policy_of(wish.runbook, wish),
+        policy=policy,
         mode=mode,
         approver=approver,
         facts=facts,
         run=run_id,
         owned=lambda host: owned_paths(state(), host),
         written=written_hosts(state()),
+        grants=grants_of(state(), fingerprint(policy)),
+        safe=safe,
         preview=lambda call: diff_of(call, places.open(call.role)) if call.role and call.host else "",
         pre_approved=read_file(Path(wish.approve_file)) if wish.approve_file else frozenset(),
     )
@@ -65,6 +72,26 @@ def policy_of(runbook: Runbook, wish: Wish) -> Policy:
 
     caps = {name: entry.tier_cap for name, entry in wish.places.inventory.entries.items() if entry.tier_cap}
     return for_run(runbook, tier_caps=caps)
+
+
+def fingerprint(policy: Policy) -> str:
+    """sha256 of a policy."""
+    return hashlib.sha256(canonical(asdict(policy)).encode()).hexdigest()
+
+
+def grants_of(state: RunState, policy: str) -> list[Grant]:
+    """What a person allowed beyond one call, before this process: folded from the decisions, under the same policy only."""
+    found = []
+    for each in state.calls.values():
+        decision, tier = each.decision, each.verdict.get("tier")
+        wide = decision.get("answer") == "approve" and decision.get("scope") in ("step", "rule")
+        if wide and decision.get("policy") == policy and tier in ("R1", "R2"):
+            rules = tuple(sorted({str(reason["rule"]) for reason in each.verdict.get("reasons", [])}))
+            call = each.call
+            found.append(
+                Grant(decision["scope"], call.host, call.tool, rules, str(tier), canonical(call.args), call.step)
+            )
+    return found
 
 
 def written_hosts(state: RunState) -> set[str]:

@@ -24,6 +24,12 @@ class GoingInCircles(OpsError):
     exit_code = ExitCode.FAILED
 
 
+class RefusedAgain(GoingInCircles):
+    """The model goes on asking for what it may not do: the run ends as denied, like any run that a refusal ends."""
+
+    exit_code = ExitCode.DENIED
+
+
 @dataclass
 class Breaker:
     """Sees every call before it is made. One per run."""
@@ -49,10 +55,10 @@ class Breaker:
         return ""
 
     def refused(self) -> None:
-        """A call was refused. Raises GoingInCircles at the third in a row."""
+        """A call was refused. Raises RefusedAgain (exit 6) at the third in a row."""
         self._denials += 1
         if self._denials >= DENIALS:
-            raise GoingInCircles(
+            raise RefusedAgain(
                 f"{self._denials} calls in a row were refused", hint="the runbook does not allow this way"
             )
 

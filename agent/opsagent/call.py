@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -62,9 +63,13 @@ class Verdict:
     facts: dict[str, Any] = field(default_factory=dict)
     """The host facts it rests on (realpaths, pids with start time …); rechecked right before the effect."""
 
-    def binding(self, call: Call) -> str:
-        """sha256 that an approval is bound to: tool, arguments, host, resolved facts, step and tier."""
-        bound = [call.tool, call.args, call.host, self.facts, call.step, self.tier]
+    def binding(self, call: Call, safe: Callable[[Any], Any] = lambda value: value) -> str:
+        """sha256 that an approval is bound to: tool, arguments, host, resolved facts, step and tier.
+
+        `safe` takes secrets out first. What is written down is always such a hash: one over a secret could be guessed
+        at leisure by whoever reads the journal. In memory the whole call is compared, secrets too (Gate.recheck).
+        """
+        bound = safe([call.tool, call.args, call.host, self.facts, call.step, self.tier])
         return hashlib.sha256(canonical(bound).encode()).hexdigest()
 
 

@@ -12,9 +12,10 @@ from typing import Any
 from opsagent import steps
 from opsagent.autopilot import Failure
 from opsagent.conversation import Conversation
-from opsagent.execute import Outcome, Rejected, execute, prepare, resumed
+from opsagent.execute import Outcome, Rejected, execute, prepare
 from opsagent.protocols import Model, Reply, ToolCall
 from opsagent.run import Run
+from opsagent.settling import settle
 from opsagent.signals import StopRun
 from opsagent_tools.errors import ExitCode
 
@@ -45,13 +46,6 @@ def drive(run: Run, model: Model) -> ExitCode:
             return exit_code_of(run, failure)
     finish(run, model, talk)
     return ExitCode.VERIFIED
-
-
-def settle(run: Run) -> None:
-    """After a crash or an approval: settle calls whose effect is unknown, make those that were approved meanwhile."""
-    for known in list(run.journal.state.calls.values()):
-        if known.open or known.status == "approved":
-            resumed(run, known)
 
 
 def work(run: Run, model: Model, talk: Conversation) -> Failure | None:

@@ -34,6 +34,28 @@ def mark(name: str = UNKNOWN) -> str:
     return f"[redacted:{name}]"
 
 
+_MARK = re.compile(r"\[redacted:([^\]\n]{1,200})\]")
+
+
+def unmarked(value: Any, known: Mapping[str, str]) -> Any:
+    """A redacted JSON value with the known secrets in place of their marks; marks of unknown ones stay."""
+    if isinstance(value, str):
+        return _MARK.sub(lambda found: known.get(found[1], found[0]), value) if "[redacted:" in value else value
+    if isinstance(value, Mapping):
+        return {key: unmarked(item, known) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [unmarked(item, known) for item in value]
+    return value
+
+
+def lost_secrets(value: Any) -> list[str]:
+    """Names of the marks in a JSON value: it cannot be used, because what they stand for was never kept."""
+    if isinstance(value, str):
+        return list(dict.fromkeys(_MARK.findall(value)))
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return list(dict.fromkeys(name for item in items for name in lost_secrets(item)))
+
+
 def _forms(value: str) -> Iterable[str]:
     """The forms in which a known secret can appear: itself, quoted for URLs and JSON, hex, and base64 at each alignment."""
     raw = value.encode("utf-8", "surrogateescape")

@@ -13,6 +13,7 @@ from opsagent.call import Call, Decision, Verdict
 from opsagent.control import CONTROL
 from opsagent.progress import Progress
 from opsagent.protocols import Event, Journal
+from opsagent.redact import unmarked
 from opsagent.runbook import expr
 from opsagent.runbook.model import Call as Fence
 from opsagent.runbook.model import Remedy, Runbook, Step
@@ -86,6 +87,10 @@ class Run:
     simulated: bool = False
     dry: bool = False
     rolling_back: bool = False
+    policy: str = ""
+    """sha256 of the policy in force: what a person grants beyond one call holds under this policy only."""
+    known_secrets: Mapping[str, str] = field(default_factory=dict)
+    """Secret parameters and variables by name: what the journal has only as a mark."""
     stopped: Callable[[], bool] = lambda: False
     secrets: Callable[[str], None] = lambda _value: None
     history: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -127,11 +132,15 @@ class Run:
 
     def bindings(self) -> dict[str, Any]:
         return {
-            **self.journal.state.params,
+            **self.restored(self.journal.state.params),
             **self.journal.state.bindings,
             "hosts": self.role_names,
             "run": {"id": self.id, "simulated": self.simulated, "dry": self.dry},
         }
+
+    def restored(self, value: Any) -> Any:
+        """A value of the journal with the secrets that are known again in place of their marks."""
+        return unmarked(value, self.known_secrets) if self.known_secrets else value
 
     def only_role(self) -> str:
         """The role to take when a call names none: the only one there is, else ''."""

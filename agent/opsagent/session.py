@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opsagent.approving import gate_for, policy_of
+from opsagent import steps
+from opsagent.approving import fingerprint, gate_for, policy_of
 from opsagent.autopilot import Autopilot
 from opsagent.budget import Budget, Limits
 from opsagent.call import canonical
@@ -132,7 +133,9 @@ def assemble(
     places = wish.places
     clock = FastClock(places.speed)
     run = Run(
-        id=run_id, runbook=wish.runbook, journal=journal, gate=gate_for(wish, run_id, lambda: journal.state), tools=tools,
+        id=run_id, runbook=wish.runbook, journal=journal, tools=tools,
+        gate=gate_for(wish, run_id, lambda: journal.state, safe=lambda value: journal.redactor.value(value)[0]),
+        policy=fingerprint(policy_of(wish.runbook, wish)), known_secrets=known_secrets(wish.runbook, wish.params),
         role_names=dict(places.roles), open_host=places.open, clock=clock, watcher=watcher or Silent(),
         simulated=places.simulated, dry=wish.dry, secrets=journal.redactor.add, take_picture=snapshot,
     )  # fmt: skip
@@ -237,6 +240,8 @@ def close_run(session: Session, code: ExitCode, failed: Claim | None, *, ended: 
                 run.picture(role, "after", again=True)
     if not run.simulated and code is ExitCode.VERIFIED:
         learn(run.journal.state)
+    if run.runbook.front.open:
+        run.emit("note", open=steps.open_items(run))
     if failed is not None:
         failed = failed.model_copy(update={"text": run.journal.redactor.clean(failed.text)})
     report = build(run.journal.state, list(run.journal.events()), exit_code=int(code), failed=failed)
@@ -247,9 +252,10 @@ def close_run(session: Session, code: ExitCode, failed: Claim | None, *, ended: 
 
 def write_report(folder: Path, report: StatusReport) -> None:
     for name, text in (("report.json", report.model_dump_json(indent=1) + "\n"), ("report.md", render(report))):
-        path = folder / name
-        path.write_text(text, encoding="utf-8")
-        path.chmod(0o600)
+        part = folder / f".{name}.part"  # whole or not at all: a run that dies here has no report, and resume writes it
+        part.write_text(text, encoding="utf-8")
+        part.chmod(0o600)
+        part.replace(folder / name)
 
 
 @contextlib.contextmanager

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from opsagent.journal.fold import fold
 from opsagent.journal.format import EVENT_TYPES
 from opsagent.journal.lock import is_live
 from opsagent.journal.reader import BLOBS, Log, read_blob, read_log
@@ -166,7 +165,7 @@ def _report(found: Verification, log: Log) -> None:
     path = found.folder / "report.json"
     if not path.exists():
         if ends:
-            found.wrong("report.json", "missing, although the run has ended")
+            found.wrong("report.json", "missing, although the run has ended: `opsagent resume` writes it")
         return
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
@@ -184,16 +183,10 @@ def _report(found: Verification, log: Log) -> None:
 
 
 def _same_report(found: Verification, report: Any, events: Sequence[Event]) -> None:
-    from opsagent.report.build import build
+    from opsagent.report.build import rebuild
     from opsagent.report.markdown import render
-    from opsagent.report.model import Claim
 
-    *before, end = events
-    failed = end.data.get("failed")
-    made = build(
-        fold(before), before, exit_code=int(end.data.get("exit_code") or 0),
-        failed=Claim.model_validate(failed) if failed else None,
-    )  # fmt: skip
+    made = rebuild(events)
     parted = first_difference(report, json.loads(made.model_dump_json()))
     if parted is not None:
         found.wrong("report.json", f"disagrees with the journal (report ≠ journal): {parted}")

@@ -9,7 +9,7 @@ from loop.world import TWO_STEPS, CounterHost, ScriptedGate, make_run
 
 from opsagent.autopilot import Autopilot
 from opsagent.call import Decision
-from opsagent.execute import Rejected, prepare, resumed
+from opsagent.execute import Rejected, prepare
 from opsagent.journal import fold
 from opsagent.loop import drive
 from opsagent.models.scripted import ScriptedModel, calls, says
@@ -17,6 +17,7 @@ from opsagent.progress import Progress
 from opsagent.protocols import ToolCall
 from opsagent.run import Run
 from opsagent.runbook.model import Allow
+from opsagent.settling import resumed
 from opsagent.signals import NeedApproval, StopRun
 from opsagent_tools.errors import ExitCode, HostUnreachable, OutcomeUnknown, ToolFailed
 

@@ -23,6 +23,18 @@ if TYPE_CHECKING:
 )
 @click.option("--reject", default=None, metavar="REASON", help="Refuse it; the model reads the reason.")
 @click.option("--stop", default=None, metavar="REASON", help="Refuse it and end the run.")
+@click.option(
+    "--change",
+    default=None,
+    metavar="JSON",
+    help="Other arguments (a whole JSON object); judged and asked about afresh.",
+)
+@click.option(
+    "--happened",
+    type=click.Choice(("yes", "no")),
+    default=None,
+    help="Settle a call whose outcome is unknown, after you looked at the host.",
+)
 @click.option("--show", "only_show", is_flag=True, help="Only show what waits, and the hash for a pre-approval file.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object: what was recorded.")
 def command(
@@ -32,13 +44,15 @@ def command(
     confirm_host: str,
     reject: str | None,
     stop: str | None,
+    change: str | None,
+    happened: str | None,
     only_show: bool,
     as_json: bool,
 ) -> int:
     """Answer CALL (c12) of RUN. Without CALL: the one that waits.
 
     The answer holds for exactly this call, on this host, with the facts as they were when it was judged; it is used once,
-    and it expires. Then go on with `opsagent resume RUN`.
+    and it expires. Then go on with `opsagent resume RUN`. After exit 7: look at the host, then `--happened yes` or `no`.
     """
     from opsagent.cli import fail
     from opsagent.journal.runs import open_run
@@ -46,11 +60,16 @@ def command(
 
     try:
         opened = open_run(run)
+        if happened is not None:
+            return _settled(opened, call, happened == "yes", as_json=as_json)
         waiting = _waiting(opened, call)
         verdict = _verdict(waiting)
         if only_show:
             return _show(waiting, verdict, as_json=as_json)
-        decision = _decision(waiting.call, verdict, yes=yes, confirm=confirm_host, reject=reject, stop=stop)
+        if change is not None:
+            decision = _change(waiting.call, change)
+        else:
+            decision = _decision(waiting, verdict, yes=yes, confirm=confirm_host, reject=reject, stop=stop)
         event = _record(opened, waiting, decision)
     except OpsError as error:
         return fail(error, as_json=as_json)
@@ -112,19 +131,42 @@ def _show(waiting: CallState, verdict: Verdict, *, as_json: bool) -> int:
         answer: dict[str, Any] = {"call": waiting.call.model_dump(), "verdict": waiting.verdict, "binding": binding}
         click.echo(json.dumps(answer, ensure_ascii=False))
     else:
-        click.echo(render(waiting.call, verdict))
+        click.echo(render(waiting.call, verdict, rollback=waiting.rollback))
         click.echo(f"  hash for a pre-approval file: {binding}")
     return 0
 
 
+def _change(call: Call, text: str) -> Decision:
+    """New arguments for a waiting call. Raises InputError for what its tool does not take."""
+    from pydantic import ValidationError
+
+    from opsagent.call import Decision
+    from opsagent.session import all_tools
+    from opsagent_tools.errors import InputError
+
+    try:
+        value = json.loads(text)
+        all_tools()[call.tool].args.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise InputError(
+            f"{call.tool} does not take this: {where}: {first['msg']}", hint="give all its arguments"
+        ) from error
+    except ValueError as error:
+        raise InputError(f"the changed arguments are not JSON ({error})") from error
+    return Decision("change", "operator", args=value)
+
+
 def _decision(
-    call: Call, verdict: Verdict, *, yes: bool, confirm: str, reject: str | None, stop: str | None
+    waiting: CallState, verdict: Verdict, *, yes: bool, confirm: str, reject: str | None, stop: str | None
 ) -> Decision:
     """From the options, else by asking. Raises InputError when nobody can be asked, PolicyDenied for X."""
     from opsagent.call import Decision
     from opsagent.gate.prompt import TerminalApprover
     from opsagent_tools.errors import InputError, PolicyDenied
 
+    call = waiting.call
     if reject is not None:
         return Decision("reject", "operator", reject)
     if stop is not None:
@@ -142,12 +184,8 @@ def _decision(
             "nobody can be asked here",
             hint="--yes (R1, R2), --confirm-host NAME (R3), --reject REASON or --stop REASON",
         )
-    decision = TerminalApprover().decide(call, verdict)
-    if decision.answer == "change":
-        raise InputError(
-            "a waiting call cannot be changed afterwards", hint="--reject with what to do instead; the model reads it"
-        )
-    return decision
+    decision = TerminalApprover().decide(call, verdict, rollback=waiting.rollback)
+    return _change(call, json.dumps(decision.args)) if decision.answer == "change" else decision
 
 
 def _record(opened: Opened, waiting: CallState, decision: Decision) -> dict[str, Any]:
@@ -159,12 +197,39 @@ def _record(opened: Opened, waiting: CallState, decision: Decision) -> dict[str,
     from opsagent.journal.file import FileJournal
 
     expires = datetime.now(UTC) + timedelta(seconds=policy_from(layers()).approval_expiry_s)
-    journal = FileJournal.resume(opened.folder)
-    try:
+    more: dict[str, Any] = {"policy": opened.state.policy} if decision.scope != "once" else {}
+    more |= {"args": decision.args} if decision.answer == "change" else {}
+    with FileJournal.resume(opened.folder) as journal:
         event = journal.append(
             "approval.decided", call=waiting.call.id, answer=decision.answer, by=decision.by, reason=decision.reason,
-            scope="once", binding=str(waiting.verdict.get("binding", "")), expires=expires.isoformat(timespec="seconds"),
+            scope=decision.scope, binding=str(waiting.verdict.get("binding", "")),
+            expires=expires.isoformat(timespec="seconds"), **more,
         )  # fmt: skip
-    finally:
-        journal.close()
     return {"event": event.id, **event.data}
+
+
+def _settled(opened: Opened, wanted: str, happened: bool, *, as_json: bool) -> int:
+    """A person looked at the host: the call whose outcome was unknown was made, or was not. Raises InputError."""
+    from opsagent.journal.file import FileJournal
+    from opsagent_tools.errors import InputError
+
+    found = {each.call.id: each for each in opened.state.unsettled if wanted in ("", each.call.id)}
+    if len(found) != 1:
+        open_calls = ", ".join(each.call.id for each in opened.state.unsettled)
+        raise InputError(
+            f"{wanted or 'no single call'} has an unknown outcome", where=str(opened.folder),
+            hint=f"unknown: {open_calls or 'none'}; `opsagent show RUN` tells how it ended",
+        )  # fmt: skip
+    (call,) = found
+    with FileJournal.resume(opened.folder) as journal:
+        said: dict[str, Any] = {"happened": "yes" if happened else "no", "by": "operator"}
+        if (
+            happened
+        ):  # what it printed nobody knows any more: an empty result, which checks that look at it will not like
+            said["result"] = {}
+        event = journal.append("call.reconciled", call=call, **said)
+    if as_json:
+        click.echo(json.dumps({"event": event.id, **event.data}, ensure_ascii=False))
+    else:
+        click.echo(f"{call} is settled; go on with: opsagent resume {opened.state.run}", err=True)
+    return 0

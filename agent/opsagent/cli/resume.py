@@ -13,22 +13,31 @@ from opsagent.cli.run import MODES
 @click.argument("run")
 @click.option("--llm", default="", metavar="NAME", help="Another model than the run had.")
 @click.option("--approve", type=MODES, default=None, help="Who approves from here on.")
+@click.option(
+    "-p", "params", multiple=True, metavar="NAME=VALUE", help="A secret parameter again: the journal keeps none."
+)
 @click.option("--accept-drift", is_flag=True, help="Go on although runbook, policy or hosts changed.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
-def command(run: str, llm: str, approve: str | None, accept_drift: bool, as_json: bool) -> int:
+def command(run: str, llm: str, approve: str | None, params: tuple[str, ...], accept_drift: bool, as_json: bool) -> int:
     """Go on with RUN (an id, the beginning of one, or a path) from its last finished call.
 
     A call whose outcome is unknown is settled first: asked of the host, made again if it only reads, or left to you.
     After exit 4: `opsagent approve RUN CALL`, then resume. Exit codes are those of `run`.
     """
-    from opsagent.again import reopened
+    from opsagent.again import missing_report, reopened
     from opsagent.cli.output import say_error, show_report, watcher_for
+    from opsagent.runbook.params import parse_assignments
     from opsagent.session import conduct
     from opsagent_tools.errors import OpsError
 
     try:
+        mended = missing_report(run)
+        if mended is not None:
+            show_report(*mended, as_json=as_json)
+            return mended[0].exit_code
         with reopened(
             run, mode="resume", watcher=watcher_for, llm=llm, approve=approve or "", accept_drift=accept_drift,
+            secrets=parse_assignments(params),
             interactive=sys.stdin.isatty() and sys.stderr.isatty(), notice=lambda text: click.echo(text, err=True),
         ) as session:  # fmt: skip
             report, folder = conduct(session), session.folder

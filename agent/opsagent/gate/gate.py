@@ -47,6 +47,8 @@ class Gate:
     tainted: bool = False
     """Output of an untrusted source was read: undeclared writes need a person, and grants beyond one call do not hold."""
     grants: list[Grant] = field(default_factory=list)
+    safe: Callable[[Any], Any] = lambda value: value
+    """Takes the secrets out of a JSON value, before anything is hashed that is written down or compared with such."""
     _cache: dict[str, dict[str, Any]] = field(default_factory=dict)
     _used: set[str] = field(default_factory=set)
 
@@ -109,17 +111,18 @@ class Gate:
         Returns a Decision; `wait` means that nobody could be asked (exit 4). Raises PolicyDenied for X, for mode
         `never`, and where the policy sets a limit (cap of a host, number of hosts, maintenance window).
         """
+        self._outside_allow(call)
         self._limits(call, verdict)
         ruling = approvals.ruling(call, verdict, self.mode)
         if ruling == "denied":
             raise self._denied(call, verdict)
         if ruling == "runs":
             return Decision("approve", "policy" if verdict.tier == "R0" else "runbook")
-        binding = verdict.binding(call)
+        binding = verdict.binding(call, self.safe)
         if binding in self.pre_approved and binding not in self._used and verdict.tier in ("R1", "R2"):
             self._used.add(binding)
             return Decision("approve", "approve-file")
-        args = canonical(call.args)
+        args = canonical(self.safe(call.args))
         if not self.tainted and any(grant.covers(call, verdict, args) for grant in self.grants):
             return Decision("approve", "operator", "granted earlier in this run")
         if asking is not None:
@@ -134,6 +137,14 @@ class Gate:
         if decision.answer == "approve" and decision.scope != "once" and verdict.tier in ("R1", "R2"):
             rules = approvals.rules_of(verdict)
             self.grants.append(Grant(decision.scope, call.host, call.tool, rules, verdict.tier, args, call.step))
+
+    def _outside_allow(self, call: Call) -> None:
+        """A model may do more than the runbook's calls, but inside `allow`: for another tool nobody is asked."""
+        tools = self.policy.tools
+        if tools is not None and call.host and not call.declared and call.tool not in tools:
+            raise PolicyDenied(
+                f"{call.tool} is not among the runbook's tools", where=call.host, hint=f"allowed: {', '.join(tools)}"
+            )
 
     def _denied(self, call: Call, verdict: Verdict) -> PolicyDenied:
         why = "; ".join(f"{reason.rule}: {reason.text}" for reason in verdict.reasons[:3])

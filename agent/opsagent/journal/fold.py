@@ -49,6 +49,7 @@ def apply(state: RunState, event: Event) -> None:
 def _run_started(state: RunState, event: Event) -> None:
     state.started = event.data
     state.run = str(event.data.get("run", ""))
+    state.policy = str(event.data.get("policy") or "")
     state.params = dict(event.data.get("params") or {})
 
 
@@ -95,6 +96,9 @@ def _intent(state: RunState, event: Event) -> None:
     call = Call.model_validate(event.data["call"])
     known = CallState(call, bind=str(event.data.get("bind") or ""), verdict=dict(event.data.get("verdict") or {}))
     known.events[event.type] = event.id
+    replaced = state.calls.get(str(event.data.get("instead_of", "")))
+    if replaced is not None:
+        replaced.status = "refused"
     if call.id not in state.calls and call.step in state.steps:
         state.steps[call.step].calls.append(call.id)
     state.calls[call.id] = known
@@ -104,6 +108,7 @@ def _approval_requested(state: RunState, event: Event) -> None:
     call = _call_of(state, event)
     if call is not None:
         call.status = "waiting"
+        call.rollback = str(event.data.get("rollback") or "")
         state.waiting_since = event.ts
 
 
@@ -123,7 +128,8 @@ def _approval_decided(state: RunState, event: Event) -> None:
     if answer == "approve":
         call.status = "approved"
     elif answer in ("reject", "stop", "change"):
-        call.status = "refused"
+        changed = answer == "change" and isinstance(event.data.get("args"), dict)
+        call.status = "changed" if changed else "refused"
         state.usage.denials += 1
 
 
@@ -214,6 +220,12 @@ def _param(state: RunState, event: Event) -> None:
         state.params[str(event.data["name"])] = event.data.get("value")
 
 
+def _drift(state: RunState, event: Event) -> None:
+    state.drift.append(event.data)
+    if event.data.get("what") == "the policy":
+        state.policy = str(event.data.get("sha256") or "")
+
+
 def _redaction(state: RunState, event: Event) -> None:
     for rule, count in (event.data.get("rules") or {}).items():
         state.redactions[rule] = state.redactions.get(rule, 0) + int(count)
@@ -249,7 +261,7 @@ _HANDLERS: dict[str, Callable[[RunState, Event], None]] = {
     "call.reconciled": _call_reconciled,
     "remedy.applied": _remedy,
     "param.changed": _param,
-    "drift.accepted": lambda state, event: state.drift.append(event.data),
+    "drift.accepted": _drift,
     "redaction.applied": _redaction,
     "snapshot": _snapshot,
     "note": _note,

@@ -8,8 +8,12 @@ from typing import Any, Literal
 from opsagent.call import Call
 from opsagent.protocols import Message
 
-CallStatus = Literal["intent", "waiting", "approved", "refused", "started", "finished", "failed", "unknown", "undone"]
-"""`undone`: it was reconciled, and nothing had happened on the host."""
+CallStatus = Literal[
+    "intent", "waiting", "approved", "changed", "refused", "started", "finished", "failed", "unknown", "undone"
+]
+"""`changed`: the operator gave other arguments, and the call with them was not announced yet.
+
+`undone`: it was reconciled, and nothing had happened on the host."""
 
 
 @dataclass(slots=True)
@@ -26,6 +30,8 @@ class CallState:
     error: dict[str, Any] = field(default_factory=dict)
     """`{what, where, hint, exit_code}` of call.failed."""
     duration_s: float = 0.0
+    rollback: str = ""
+    """What the runbook declares to take it back, as the person who was asked read it."""
     events: dict[str, str] = field(default_factory=dict)
     """Event type → id of the last event of that type: what a report cites."""
 
@@ -88,6 +94,8 @@ class RunState:
     """'' while it runs, else the report's status."""
     exit_code: int | None = None
     resumes: int = 0
+    policy: str = ""
+    """sha256 of the policy in force: the one it began with, or a changed one that was accepted."""
     step: str = ""
     steps: dict[str, StepState] = field(default_factory=dict)
     calls: dict[str, CallState] = field(default_factory=dict)

@@ -11,8 +11,15 @@ from opsagent.fence import neutral, without_nonces
 VOLATILE: dict[str, frozenset[str]] = {
     "call.finished": frozenset({"duration_s", "output"}),
     "call.progress": frozenset({"done", "text"}),
+    "approval.decided": frozenset({"policy", "expires"}),
 }
 """Keys that may differ between a run and its replay, by event type. Nothing else may. (Nonces of fences may, too.)"""
+
+ADDED: dict[str, frozenset[str]] = {
+    "approval.requested": frozenset({"rollback"}),
+    "approval.decided": frozenset({"policy", "args"}),
+}
+"""Keys that older recordings lack: not compared where the recorded event has none."""
 
 MISSING = object()
 
@@ -73,6 +80,12 @@ def _texts(left: str, right: str, path: str) -> Difference:
     start = max(0, at - 40)
     where = path if start == 0 else f"{path} (from character {start})"
     return Difference(where, left[start:], right[start:])
+
+
+def as_old(recorded: dict[str, Any], type: str, made: dict[str, Any]) -> dict[str, Any]:
+    """What is made today, without the keys that this recording is too old to have."""
+    late = ADDED.get(type, frozenset()) - recorded.keys()
+    return {key: value for key, value in made.items() if key not in late}
 
 
 def comparable(type: str, data: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from opsagent.journal.state import RunState
 from opsagent.journal.writer import utc_now
 from opsagent.protocols import Event
 from opsagent.redact import Redactor
-from opsagent.replay.compare import comparable, first_difference
+from opsagent.replay.compare import as_old, comparable, first_difference
 from opsagent.replay.recording import Diverged, Recording
 from opsagent.signals import Signal
 
@@ -118,7 +118,8 @@ class ReplayJournal:
                 f"diverged at {recorded.id}: recorded {recorded.type}, now {made.type} {self._brief(made)}",
                 event=recorded.id, hint=f"recorded: {self._brief(recorded)}",
             )  # fmt: skip
-        data = self._recording.as_recorded(made.data) if made.type == "call.intent" else made.data
+        data = as_old(recorded.data, made.type, made.data)
+        data = self._recording.as_recorded(data) if made.type == "call.intent" else data
         found = first_difference(comparable(recorded.type, recorded.data), comparable(made.type, data))
         if found is None:
             return

@@ -49,7 +49,7 @@ class RecordedVerdict(Verdict):
 
     told: str = ""
 
-    def binding(self, call: Call) -> str:
+    def binding(self, call: Call, safe: Callable[[Any], Any] = lambda value: value) -> str:
         return self.told
 
 
@@ -230,12 +230,11 @@ class ReplayGate:
         return self.journal.ahead_of(call.id)
 
     def _changed(self, decision: Event) -> dict[str, Any]:
-        """The changed arguments: those of the call that followed."""
+        """The changed arguments; older recordings have them only in the call that followed."""
+        if isinstance(decision.data.get("args"), dict):
+            return dict(decision.data["args"])
         after = self.recording.events[decision.seq :]
         return next((dict(e.data["call"]["args"]) for e in after if e.type == "call.intent"), {})
-
-    def fingerprint(self, _journal: Any) -> str:
-        return str(self.recording.started.get("policy", ""))
 
 
 @dataclass

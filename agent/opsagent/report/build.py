@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from opsagent.journal.fold import fold
 from opsagent.journal.state import CallState, RunState
 from opsagent.protocols import Event
 from opsagent.report.changes import changed
@@ -53,6 +54,16 @@ def proof(call: CallState | None) -> list[str]:
     """The event that holds the call's result."""
     event = call.events.get("call.finished") if call is not None else None
     return [event] if event else []
+
+
+def rebuild(events: Sequence[Event]) -> StatusReport:
+    """The report that a journal makes, up to and with its run.finished: `verify` compares with it."""
+    *before, end = events
+    failed = end.data.get("failed")
+    return build(
+        fold(before), before, exit_code=int(end.data.get("exit_code") or 0),
+        failed=Claim.model_validate(failed) if failed else None,
+    )  # fmt: skip
 
 
 def build(state: RunState, events: Sequence[Event], *, exit_code: int, failed: Claim | None = None) -> StatusReport:
@@ -308,6 +319,8 @@ def _open(seen: Evidence, launch: CallState | None) -> list[str]:
     for event in seen.events:
         if event.type == "note" and isinstance(event.data.get("finish"), dict):
             found += [str(text) for text in event.data["finish"].get("open") or []]
+    said = [event.data["open"] for event in seen.events if event.type == "note" and isinstance(event.data.get("open"), list)]
+    found += [str(text) for text in (said[-1] if said else [])]  # of the runbook; a rollback makes the earlier ones untrue
     return list(dict.fromkeys(found))
 
 
