@@ -20,7 +20,13 @@ from opsagent_tools.errors import InputError, suggest
 from opsagent_tools.host import Host
 from opsagent_tools.hosts.inventory import HostEntry, Inventory, load_inventory, open_host
 
-SCENARIOS = {"migrate": "story", "launch": "hybrid", "diagnose": "takeover", "decommission": "decommission"}
+SCENARIOS = {
+    "migrate": "story",
+    "launch": "hybrid",
+    "diagnose": "takeover",
+    "decommission": "decommission",
+    "upgrade": "upgrade",
+}
 """Scenario of a runbook when none is named; `story` for any other."""
 
 

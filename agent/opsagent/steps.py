@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
@@ -186,6 +187,19 @@ def roll_back(run: Run, step: Step) -> list[Outcome]:
         run.rolling_back = False
 
 
+def open_items(run: Run) -> list[str]:
+    """What the runbook leaves to a person now, in its own words."""
+    fences = [fence for step in run.runbook.steps for fence in (*step.calls, *step.rollbacks)]
+    bindings: dict[str, Any] = {fence.spec.bind: None for fence in fences if fence.spec.bind}  # not made: null
+    bindings |= run.bindings()
+    found = []
+    for item in run.runbook.front.open:
+        with contextlib.suppress(InputError):  # it looks into what is null
+            if not item.when or expr.evaluate(item.when, bindings) is True:
+                found.append(str(expr.resolve(item.say, bindings)))
+    return found
+
+
 def _changed_something(run: Run, step: Step) -> bool:
     return any(
         call.call.step == step.id and call.verdict.get("tier") not in (None, "R0") and "call.started" in call.events
@@ -195,5 +209,6 @@ def _changed_something(run: Run, step: Step) -> bool:
 
 def _results_used(run: Run, fence: Fence) -> set[str]:
     """Names of results (not parameters) in a rollback: while one is missing, there is nothing to undo."""
-    used = {root for text in expr.references(fence.spec.args) for root in expr.roots(text)}
+    texts = [*expr.references(fence.spec.args), *([fence.spec.when] if fence.spec.when else [])]
+    used = {root for text in texts for root in expr.roots(text)}
     return used - set(run.journal.state.params) - {"hosts", "run"}

@@ -96,6 +96,20 @@ def test_units_of_this_run() -> None:
     assert tier("ssh_exec", {"argv": ["systemctl", "stop", "opsagent-bbbb-c5"]}) == "R2"
 
 
+def test_a_named_unit_that_was_stopped_comes_back_without_anybody() -> None:
+    """Only as the runbook's declared rollback, only `start`, only what `allow.units` names."""
+
+    def undo(verb: str, unit: str, *, declared: bool = True, rollback: bool = True) -> Tier:
+        return tier("ssh_exec", {"argv": ["systemctl", verb, unit]}, declared=declared, rollback=rollback)
+
+    assert undo("start", "sglang-old.service") == "R1"
+    assert undo("start", "sglang-old.service", declared=False) == "R2"
+    assert undo("start", "sglang-old.service", rollback=False) == "R2"
+    assert undo("restart", "sglang-old.service") == "R2"
+    assert undo("start", "nginx.service") == "R2"
+    assert undo("start", "poweroff.target") == "R3"
+
+
 def test_a_question_is_for_a_person() -> None:
     assert tier("ask_operator", {"question": "May it go?"}, declared=True) == "R2"
     assert tier("finish", {}) == "R0"

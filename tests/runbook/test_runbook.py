@@ -200,6 +200,7 @@ BOUND: dict[str, Any] = {
         ("has(plan.nothing)", False),
         ("plan.flags", ["--tp", "2"]),
         ('dir + "/x"', "/srv/x"),
+        ('plan.flags + ["--x"]', ["--tp", "2", "--x"]),
     ],
 )
 def test_expressions(text: str, value: Any) -> None:
@@ -223,6 +224,35 @@ def test_a_missing_value_is_named(text: str, reason: str) -> None:
 def test_references_keep_types_alone_and_become_text_inside_text() -> None:
     value = {"a": "${plan.limits}", "b": ["${plan.limits.n}", "p=${plan.flags} in ${dir}"], "c": 1}
     assert expr.resolve(value, BOUND) == {"a": {"n": 5}, "b": [5, "p=--tp 2 in /srv"], "c": 1}
+
+
+OPEN = HEAD.replace(
+    "hosts:", 'open:\n  - {when: undone != null, say: "taken back: ${undone.names}"}\n  - say: "look at ${dir}"\nhosts:'
+)
+UNDO = """
+    ## A {#a}
+
+    ```rollback
+    tool: look
+    host: target
+    args: {path: "${seen.names[0]}"}
+    ```
+    ```rollback
+    tool: look
+    host: target
+    args: {path: /x}
+    as: %s
+    ```
+"""
+
+
+def test_open_items_and_later_rollbacks_see_what_rollbacks_bind() -> None:
+    found = faults(UNDO % "undone", OPEN)  # the last fence is made first: `seen` is what it would have to bind
+    assert [what for _line, what, _instead in found] == ["seen.names[0]: unknown name 'seen'"]
+    assert any("unknown name 'undone'" in what for _line, what, _instead in faults(UNDO % "seen", OPEN))
+    runbook, _ = parse(book(UNDO % "undone", OPEN))
+    assert runbook is not None
+    assert [item.say for item in runbook.front.open] == ["taken back: ${undone.names}", "look at ${dir}"]
 
 
 # --- parameters ----------------------------------------------------------------------------------------------------

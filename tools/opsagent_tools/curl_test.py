@@ -31,6 +31,7 @@ class CurlTestArgs(Args):
         default=False, description="A sick server: everything it says about itself, and two short questions."
     )
     wait_s: float = Field(default=600, gt=0, description="Seconds to wait for the first answer after a start.")
+    up_s: float = Field(default=0, ge=0, description="Seconds to wait until it listens, when it is being started.")
 
 
 class ProbeResult(BaseModel):
@@ -65,6 +66,7 @@ def run(host: Host, args: CurlTestArgs, ctx: Context | None = None) -> CurlTestR
     if args.api_key:
         ctx.secrets(args.api_key)
     api = Api(host, base_url(args), args.api_key)
+    _wait_up(api, args.up_s, ctx)
     ctx.progress(Progress("health, models, server info"))
     about = look(api, thorough=True)
     found = [_health(about)]
@@ -73,6 +75,14 @@ def run(host: Host, args: CurlTestArgs, ctx: Context | None = None) -> CurlTestR
         found += _ask(bench, args, ctx)
         about.metrics = {**about.metrics, **look_again(api)}
     return _result(args, about, found)
+
+
+def _wait_up(api: Api, seconds: float, ctx: Context) -> None:
+    """Until /health says 200, or the time is over: a unit that was started loads for minutes before it listens."""
+    began = ctx.clock.now()
+    while (waited := ctx.clock.now() - began) < seconds and not ctx.stopped() and not api.get("/health").ok:
+        ctx.progress(Progress("waiting until it listens", round(waited), seconds, "s"))
+        ctx.clock.sleep(5.0)
 
 
 def base_url(args: CurlTestArgs) -> str:

@@ -28,7 +28,7 @@ def missing(call: Call, facts: Facts, policy: Policy) -> dict[str, str]:
 
 
 def _trace(call: Call, facts: Facts, policy: Policy) -> Trace:
-    t = Trace(facts, policy)
+    t = Trace(facts, policy, undoes=call.rollback and call.declared)
     try:
         if call.tool in ("ssh_exec", "run_job"):
             command(call, t)

@@ -69,6 +69,8 @@ class Trace:
     downstream: tuple[tuple[str, ...], ...] = ()
     """Stages after it."""
     stdin: str | None = None
+    undoes: bool = False
+    """A rollback that the runbook declares: it gives back what the run took."""
     foreign: str = ""
     """Name of the container in which the argv at hand runs; its paths are not the host's."""
 

@@ -60,6 +60,9 @@ def _overcome(seen: Evidence, found: dict[str, Incident]) -> None:
         shown = [call for call in seen.state.calls.values() if _cause(call) == cause]
         last = shown[-1]
         later = [c for c in seen.calls.get(last.call.tool, []) if _number(c) > _number(last) and not _cause(c)]
+        if last.call.tool == "preflight":  # what stood in the way is gone when a later launch there succeeded
+            later += [c for c in seen.calls.get("launch_sglang", [])
+                      if c.ok and c.call.host == last.call.host and _number(c) > _number(last)]  # fmt: skip
         incident.resolved = incident.resolved or bool(later)
         proposal = (last.result or {}).get("proposal") or {}
         if (

@@ -107,7 +107,7 @@ def plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, cel.MapType):
         return {str(plain(key)): plain(item) for key, item in value.items()}
-    if isinstance(value, cel.ListType):
+    if isinstance(value, (cel.ListType, list)):  # `a + b` of two lists is a plain one
         return [plain(item) for item in value]
     return value
 

@@ -48,6 +48,7 @@ def lint(
         _remedy(linter, remedy)
     for step in runbook.steps:
         _step(linter, step)
+    _open(linter)
     return runbook, sorted(faults + linter.faults, key=lambda fault: fault.line)
 
 
@@ -92,8 +93,17 @@ def _step(linter: _Linter, step: Step) -> None:
         _expression(linter, check.expr, check.line)
     for remedy in step.remedies:
         _remedy(linter, remedy)
-    for rollback in step.rollbacks:
+    for rollback in reversed(step.rollbacks):  # the order in which they are made
         _call(linter, rollback.spec, rollback.line)
+        if rollback.spec.bind:
+            _bind(linter, rollback)
+
+
+def _open(linter: _Linter) -> None:
+    """The report's open items, which may look at everything."""
+    for item in linter.runbook.front.open:
+        for text in [*([item.when] if item.when else []), *expr.references(item.say)]:
+            _expression(linter, text, 2)
 
 
 def _bind(linter: _Linter, call: Call) -> None:

@@ -63,6 +63,16 @@ class BudgetSpec(BaseModel):
     tokens: int = 0
 
 
+class OpenItem(BaseModel):
+    """What the report leaves to a person at the end of the run, when `when` holds; `say` may hold `${…}` references."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    say: str
+    when: str = ""
+    """CEL; a result of a call that was not made is null here."""
+
+
 class FrontMatter(BaseModel):
     """The YAML block at the top of a runbook."""
 
@@ -76,6 +86,7 @@ class FrontMatter(BaseModel):
     budget: BudgetSpec = BudgetSpec()
     report: str = "status"
     maintenance_window: str = ""
+    open: tuple[OpenItem, ...] = ()
 
 
 class CallSpec(BaseModel):

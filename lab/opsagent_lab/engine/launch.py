@@ -60,6 +60,8 @@ class Launch:
     """Whether kernels that are not prebuilt can be compiled."""
     load_mib_s: float = 1200.0
     """How fast the disk delivers weights."""
+    garbage: str = ""
+    """A scenario's: this version answers garbage on this host (`repeat`, `nan` or `wrong`) although nothing fails."""
 
     @property
     def dummy(self) -> bool:

@@ -189,6 +189,7 @@ def _launch(run: Run, settings: Settings, shape: Shape, model: ModelDir, gpus: t
         p2p=all(card.p2p for card in run.cards[: settings.tp]),
         nvcc=not engine.get("needs_nvcc") or run.process.files.exists("/usr/local/cuda/bin/nvcc"),
         load_mib_s=float(engine.get("load_mib_s", 1200.0)),
+        garbage=str(engine.get("garbage", {}).get(settings.version, "")),
     )
 
 

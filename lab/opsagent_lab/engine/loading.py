@@ -138,7 +138,7 @@ def _garbage(launch: Launch) -> str:
         return "nan"
     s = launch.settings
     skipped = s.version == "0.5.9" and s.tp > 1 and launch.shape.architecture == "Qwen3_5ForConditionalGeneration"
-    return "wrong" if skipped else ""
+    return "wrong" if skipped else launch.garbage
 
 
 def _read_shards(launch: Launch, seconds: float) -> Iterator[Event]:

@@ -67,6 +67,9 @@ def _unit(verb: str, unit: str, t: Trace) -> None:
         )
     elif own_unit(t, unit):
         t.say("R1", "unit.own", f"systemctl {verb} {unit}, which this run started")
+    elif verb == "start" and t.undoes and named(t, unit):
+        # Whoever let the unit be stopped must not have to be awake for it to come back.
+        t.say("R1", "unit.start-again", f"starts {unit} again, which the runbook names, as its declared rollback")
     else:
         known = "which the runbook names" if named(t, unit) else "not started by this run"
         t.say("R2", f"systemctl.{verb}", f"systemctl {verb} {unit}, {known}")
