@@ -18,6 +18,7 @@ from opsagent.execute import Outcome
 from opsagent.journal import FileJournal
 from opsagent.journal.lock import is_live
 from opsagent.journal.runs import find_run, open_run
+from opsagent.mcp_server.book import is_session
 from opsagent.places import Places, reopen_places
 from opsagent.progress import Progress
 from opsagent.report.build import rebuild
@@ -49,8 +50,11 @@ def reopened(
     ref: str, *, mode: str, watcher: Callable[[Wish], Watcher], llm: str = "", approve: str = "",
     accept_drift: bool = False, secrets: Mapping[str, str] | None = None,
     interactive: bool = False, notice: Callable[[str], None] = lambda _text: None,
+    places_of: Callable[[Runbook, Mapping[str, Any]], Places | None] = lambda _book, _started: None,
 ) -> Iterator[Session]:  # fmt: skip
     """A run of this id or path, ready to go on; `run.resumed` is written. `secrets`: the journal keeps none, so again.
+
+    `places_of` (a chat's, whose lab is up already) says where its hosts are; None: where they were.
 
     Raises:
         InputError: no such run, it is in use, it is over (mode `resume`), or something drifted and nobody accepted it.
@@ -66,9 +70,15 @@ def reopened(
             raise InputError(
                 f"this run is over: {journal.state.status}", where=str(folder), hint=f"opsagent show {ref}"
             )
+        if mode == "resume" and is_session(started):
+            raise InputError(
+                "this run is an assistant's session", where=str(folder), hint=f"opsagent mcp --resume {started['run']}"
+            )
         runbook, drift = _runbook(journal, started)
         lab_state = folder / LAB_STATE
-        places = reopen_places(runbook, started, state=lab_state if started.get("lab") else None)
+        places = places_of(runbook, started)
+        if places is None:
+            places = reopen_places(runbook, started, state=lab_state if started.get("lab") else None)
         if places.lab is not None:
             places.lab.state = lab_state
         wish = Wish(

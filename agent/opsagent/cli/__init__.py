@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
 from typing import Any
 
@@ -14,6 +15,7 @@ from opsagent import __version__
 VERBS: dict[str, tuple[str, str]] = {
     # verb: (module, or module:name, that holds the command; one line for the list of verbs)
     "run": ("run", "Follow a runbook to a verified report."),
+    "chat": ("chat", "Talk: propose a run, decide, see it made, ask what if."),
     "plan": ("plan", "Predict memory, limits and better flags of a launch."),
     "diagnose": ("diagnose", "Name the cause of a failed or sick server from its log."),
     "runs": ("runs", "List runs: what ran where, and how it ended."),
@@ -27,8 +29,11 @@ VERBS: dict[str, tuple[str, str]] = {
     "approve": ("approve", "Answer a call that waits for approval."),
     "policy": ("policy", "Explain or test the gate's policy."),
     "lint": ("lint", "Check a runbook before anything runs."),
+    "mcp": ("mcp", "Serve the tools to an assistant (MCP over stdio)."),
+    "hosts": ("hosts", "The machines: add one, list them, test the connection."),
     "doctor": ("doctor", "Check this machine, the hosts and the LLM endpoint."),
     "lab": ("lab", "The simulated hosts: list scenarios, serve one."),
+    "completion": ("completion", "Print the completion script of a shell."),
 }
 
 
@@ -57,9 +62,13 @@ def cli() -> None:
     """Migrate, launch, diagnose and verify LLM servers (SGLang) on GPU hosts.
 
     \b
-    First run, on simulated hosts:   opsagent run runbooks/migrate.md
-    Only the numbers:                opsagent plan --model DIR --gpu "RTX A6000:49140" --num-gpus 2
-    Why did it die:                  opsagent diagnose sglang.log
+    Examples:
+      opsagent run runbooks/migrate.md          # the first run: simulated hosts, nobody is asked
+      opsagent plan --model DIR --gpu "RTX A6000:49140" --num-gpus 2 -- --tp 2    # only the numbers
+      opsagent diagnose sglang.log              # why did it die
+      opsagent hosts add gpu1 --address 10.0.0.5 --user root    # a machine of your own
+
+    `opsagent VERB --help` has examples of each verb. NO_COLOR=1 switches colours off.
     """
 
 
@@ -76,6 +85,8 @@ def fail(error: Any, *, as_json: bool = False) -> int:
 
 def main() -> None:
     """Entry point. Errors of the product end as one message and an exit code, never as a traceback."""
+    if "_OPSAGENT_COMPLETE" in os.environ:
+        importlib.import_module("opsagent.cli.completion")  # our own bash completion, before click looks for one
     try:
         result = cli.main(standalone_mode=False)
         sys.exit(int(result) if isinstance(result, int) else 0)

@@ -43,6 +43,12 @@ class Accumulator:
     notes: list[str] = field(default_factory=list)
     chunks: int = 0
     size: int = 0
+    _shown: int = 0
+
+    def fresh(self) -> list[str]:
+        """Pieces of text that came since the last time this was asked."""
+        new, self._shown = self.text[self._shown :], len(self.text)
+        return new
 
     def add(self, chunk: Mapping[str, Any]) -> None:
         self.chunks += 1

@@ -77,6 +77,8 @@ class OpenAIChat:
     """Seconds that the run's budget still has: a longer wait is not begun."""
     reads: bool = True
     """It reads the conversation (the autopilot does not)."""
+    on_text: Callable[[str], None] = field(default=lambda _piece: None)
+    """Sees the answer's text while it is streamed; a try that breaks off is followed by a model.retry event."""
     _without: set[str] = field(default_factory=set)
     _limit: int | None = None
     """Characters that fit, once a conversation was too long."""
@@ -218,6 +220,8 @@ class OpenAIChat:
         try:
             for chunk in watched(chunks, first_s=where.first_s, stall_s=where.stall_s, close=stream.close):
                 total.add(chunk)
+                for piece in total.fresh():
+                    self.on_text(piece)
         except openai.APIStatusError:
             raise
         except openai.APIConnectionError as error:
