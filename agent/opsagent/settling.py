@@ -65,17 +65,22 @@ def resumed(run: Run, known: CallState) -> Outcome | None:
     if known.status == "waiting":
         return admit_and_perform(run, ready, run.gate.judge(ready.call))
     if known.status == "approved" and known.decision.get("by") not in AUTOMATIC:
-        verdict = run.gate.judge(ready.call)
-        if expired(known.decision, datetime.now(UTC)):
-            return refused(run, ready, "the approval has expired", by="policy")
-        if binding(run, ready.call, verdict) != known.decision.get("binding"):
-            return refused(run, ready, "what was approved is no longer what would happen", by="policy")
-        try:
-            run.gate.recheck(ready.call, verdict)
-        except PolicyDenied as error:
-            return denied(run, ready, error)
-        return perform(run, ready)
+        return approved_meanwhile(run, ready, known)
     return None
+
+
+def approved_meanwhile(run: Run, ready: Prepared, known: CallState) -> Outcome:
+    """Make a call that a person approved, if the approval still holds and is for what would happen now."""
+    verdict = run.gate.judge(ready.call)
+    if expired(known.decision, datetime.now(UTC)):
+        return refused(run, ready, "the approval has expired", by="policy")
+    if binding(run, ready.call, verdict) != known.decision.get("binding"):
+        return refused(run, ready, "what was approved is no longer what would happen", by="policy")
+    try:
+        run.gate.recheck(ready.call, verdict)
+    except PolicyDenied as error:
+        return denied(run, ready, error)
+    return perform(run, ready)
 
 
 def _settle(run: Run, ready: Prepared, known: CallState) -> Outcome:

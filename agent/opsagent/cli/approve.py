@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from opsagent.cli.candidates import runs
+
 if TYPE_CHECKING:
     from opsagent.call import Call, Decision, Verdict
     from opsagent.journal.runs import Opened
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command("approve", short_help="Answer a call that waits for approval.")
-@click.argument("run")
+@click.argument("run", shell_complete=runs)
 @click.argument("call", default="")
 @click.option("--yes", is_flag=True, help="Approve without asking (R1 and R2).")
 @click.option(
@@ -53,6 +55,17 @@ def command(
 
     The answer holds for exactly this call, on this host, with the facts as they were when it was judged; it is used once,
     and it expires. Then go on with `opsagent resume RUN`. After exit 7: look at the host, then `--happened yes` or `no`.
+
+    \b
+    Examples:
+      opsagent approve 7f3a --show                      # what waits, and the hash for --approve-file
+      opsagent approve 7f3a c12                         # asks here
+      opsagent approve 7f3a c12 --yes                   # R1 or R2
+      opsagent approve 7f3a c12 --confirm-host kpro5    # R3: the name of the host
+      opsagent approve 7f3a c12 --reject "use port 30001 instead"
+      opsagent approve 7f3a c12 --happened no           # after exit 7
+
+    Exit: 0 recorded, 2 nothing waits or nobody can be asked, 6 a call that is never allowed.
     """
     from opsagent.cli import fail
     from opsagent.journal.runs import open_run
@@ -77,11 +90,17 @@ def command(
         click.echo(json.dumps(event, ensure_ascii=False))
     else:
         said = {"approve": "approved", "reject": "refused", "stop": "refused, and the run ends", "change": "changed"}
-        click.echo(
-            f"{waiting.call.id} is {said[decision.answer]}; go on with: opsagent resume {opened.state.run or run}",
-            err=True,
-        )
+        click.echo(f"{waiting.call.id} is {said[decision.answer]}; {_then(opened, run)}", err=True)
     return 0
+
+
+def _then(opened: Opened, run: str) -> str:
+    """What happens next: a run is resumed, in a session the assistant makes the call again."""
+    from opsagent.mcp_server.book import is_session
+
+    if is_session(opened.state.started):
+        return "now the assistant has to make the same call again"
+    return f"go on with: opsagent resume {opened.state.run or run}"
 
 
 def _waiting(opened: Opened, wanted: str) -> CallState:

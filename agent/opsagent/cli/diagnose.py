@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from opsagent.cli import fail
+from opsagent.cli.candidates import causes
 
 if TYPE_CHECKING:
     from opsagent_tools.sglang.diagnosis import Diagnosis
@@ -23,10 +24,16 @@ EXIT = {"healthy": 0, "failed": 1, "unknown": 3}
 @click.option("--sglang", "version", metavar="VER", help="Version of SGLang that wrote the log, when you know it.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @click.option("--learn", is_flag=True, help="Write a new signature from LOG, with its test. Needs --cause.")
-@click.option("--cause", metavar="SLUG", help="What LOG shows, for --learn (docs/causes.md has the list).")
+@click.option("--cause", metavar="SLUG", shell_complete=causes, help="What LOG shows, for --learn.")
 @click.option("--line", type=click.IntRange(min=1), help="The decisive line of LOG, for --learn.")
 def command(log: str, version: str | None, as_json: bool, learn: bool, cause: str | None, line: int | None) -> int:
-    """Name the cause of a failed or sick server from LOG (- for stdin).
+    """Name the cause of a failed or sick server from LOG (- for stdin), the lines that prove it, and a fix.
+
+    \b
+    Examples:
+      opsagent diagnose sglang.log
+      journalctl -u sglang --no-pager | opsagent diagnose - --json
+      opsagent diagnose new.log --learn --cause port-in-use --line 12    # a signature of your own, with its test
 
     Exit code: 0 healthy, 1 failed, 3 the log does not tell, 2 it cannot be read.
     """
@@ -37,7 +44,7 @@ def command(log: str, version: str | None, as_json: bool, learn: bool, cause: st
             if not cause:
                 raise InputError("--learn needs --cause SLUG", where="--learn", hint="docs/causes.md lists the causes")
             return _learn(log, cause, line)
-        found = _diagnose(log, version)
+        found = diagnose_log(log, version)
     except OSError as error:
         reason = error.strerror or str(error)
         problem = InputError(f"cannot read the log: {reason}", where=log, hint="name a file, or - for stdin")
@@ -58,7 +65,8 @@ def learned_folder() -> Path:
     return config_home() / "learned"
 
 
-def _diagnose(log: str, version: str | None) -> Diagnosis:
+def diagnose_log(log: str, version: str | None) -> Diagnosis:
+    """The diagnosis of a file (- for stdin), with the learned signatures. Raises OSError."""
     from opsagent_tools.sglang.diagnosis import diagnose
 
     learned = _learned()

@@ -15,13 +15,19 @@ if TYPE_CHECKING:
 @click.option("--all", "everything", is_flag=True, help="Every run, not only the newest 20.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(everything: bool, as_json: bool) -> int:
-    """List the runs of this user, newest first. RUN of the other verbs is an id from here, or its first characters."""
+    """List the runs of this user, newest first. RUN of the other verbs is an id from here, or its first characters.
+
+    \b
+    Examples:
+      opsagent runs
+      opsagent runs --all --json
+    """
     from itertools import islice
 
     from opsagent.journal.runs import Opened, all_runs, runs_root
 
     rows = [
-        _row(item) if isinstance(item, Opened) else {"run": item[0].name, "status": "damaged", "what": item[1].what}
+        row(item) if isinstance(item, Opened) else {"run": item[0].name, "status": "damaged", "what": item[1].what}
         for item in islice(all_runs(), None if everything else 20)
     ]
     if as_json:
@@ -34,7 +40,8 @@ def command(everything: bool, as_json: bool) -> int:
     return 0
 
 
-def _row(run: Opened) -> dict[str, Any]:
+def row(run: Opened) -> dict[str, Any]:
+    """A run in a list."""
     state = run.state
     runbook = state.started.get("runbook") or {}
     return {

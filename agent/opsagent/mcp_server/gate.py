@@ -1,0 +1,56 @@
+"""The gate of a session: the run's own gate, which does not know the tools that only a session has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from opsagent.call import Call, Decision, Verdict
+from opsagent.gate import Gate
+from opsagent.gate.guards import paths
+from opsagent.gate.trace import Facts, Trace
+from opsagent.mcp_server.own import READING, absolute
+from opsagent_tools.errors import PolicyDenied
+
+
+@dataclass(frozen=True)
+class SessionGate:
+    """Judges a session's own tools here and every other in the gate."""
+
+    gate: Gate
+
+    def judge(self, call: Call) -> Verdict:
+        if call.tool in READING or call.tool == "run_runbook":
+            return self._own(call)
+        return self.gate.judge(call)
+
+    def _own(self, call: Call) -> Verdict:
+        t = Trace(Facts(), self.gate.policy)
+        if call.tool == "run_runbook":
+            if call.args.get("dry_run"):
+                t.say("R0", "runbook.dry", "reads only: nothing of the runbook that changes anything is made")
+            else:
+                t.say("R2", "runbook.run", "starts a run that makes what the runbook declares, without asking again")
+        else:
+            t.say("R0", f"{call.tool}.read", f"{call.tool} reads on this machine")
+        for key in ("path", "model", "runbook"):
+            value = call.args.get(key)
+            if isinstance(value, str) and value:
+                paths.read(t, absolute(value))
+        return Verdict(t.tier, t.reasons(), tuple(t.missing.values()), tuple(t.effects), {})
+
+    def admit(
+        self, call: Call, verdict: Verdict, *, rollback: str = "", diff: str = "",
+        asking: Callable[[], None] | None = None,
+    ) -> Decision:  # fmt: skip
+        return self.gate.admit(call, verdict, rollback=rollback, diff=diff, asking=asking)
+
+    def recheck(self, call: Call, verdict: Verdict) -> None:
+        if not call.host:
+            if self.judge(call).binding(call) != verdict.binding(call):
+                raise PolicyDenied(f"{call.tool}: it is judged differently now; nothing was executed")
+            return
+        self.gate.recheck(call, verdict)
+
+    def taint(self) -> None:
+        self.gate.taint()
