@@ -51,13 +51,20 @@ def gate_for(
     )
 
 
+def asks_person(wish: Wish) -> bool:
+    """Whether a person at the terminal answers what needs approval."""
+    if wish.approve in ("never", "declared") or (wish.places.simulated and not wish.approve):
+        return False
+    return wish.approve == "ask" or wish.interactive
+
+
 def _mode(wish: Wish) -> tuple[Mode, Approver | None]:
     if wish.approve == "never":
         return "never", None
     if wish.places.simulated and not wish.approve:
         approver: Approver = wish.places.approver
         return "ask", approver
-    if wish.approve == "declared" or (not wish.approve and not wish.interactive):
+    if not asks_person(wish):
         return "declared", None
     from opsagent.gate.prompt import TerminalApprover
 

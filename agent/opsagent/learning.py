@@ -1,4 +1,4 @@
-"""What launches teach about a host: how far the planner was off there, and how long each phase takes.
+"""What runs teach about a host: how far the planner was off there, and how long each phase and each kind of call takes.
 
 One small JSON file per host under `$XDG_STATE_HOME/opsagent/history/`. It is advice, never a fact that a run depends on: a
 broken or missing file means no history. Simulated hosts teach nothing.
@@ -10,13 +10,21 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Mapping
+import statistics
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from opsagent.journal.state import RunState
+from opsagent.journal.state import CallState, RunState
 from opsagent.xdg import state_home
 from opsagent_tools.sglang.calibration import observe, remember
+
+KEPT = 5
+"""Durations that are kept of each tool."""
+TIMED = frozenset({
+    "inspect_host", "install_env", "preflight", "launch_sglang", "curl_test", "stop_server", "reboot_host", "estimate_vram"
+})  # fmt: skip
+"""Tools whose calls on one host take about the same time. (A command or a download takes as long as what it does.)"""
 
 
 def history_file(host: str, root: Path | None = None) -> Path:
@@ -25,12 +33,32 @@ def history_file(host: str, root: Path | None = None) -> Path:
 
 
 def load(host: str, root: Path | None = None) -> dict[str, Any]:
-    """The history of a host: `planner` (observations, oldest first) and `phase_seconds`; {} when there is none."""
+    """The history of a host: `planner` (observations, oldest first), `phase_seconds` and `call_seconds`; {}: none."""
     with contextlib.suppress(OSError, ValueError):
         found = json.loads(history_file(host, root).read_text(encoding="utf-8"))
         if isinstance(found, dict):
             return found
     return {}
+
+
+def expected_seconds(history: Mapping[str, Any], tool: str) -> float | None:
+    """How long a call of the tool took on this host before (the median of the last ones), in seconds; None: not known."""
+    known = history.get("call_seconds")
+    took = known.get(tool) if isinstance(known, dict) else None
+    numbers = [float(each) for each in took if isinstance(each, int | float)] if isinstance(took, list) else []
+    return statistics.median(numbers) if numbers else None
+
+
+def durations(history: Mapping[str, Any], calls: Iterable[CallState]) -> dict[str, list[float]]:
+    """The history's `call_seconds` with the durations of these calls: the last few by tool, newest last."""
+    known = history.get("call_seconds")
+    found: dict[str, list[float]] = (
+        {name: list(took) for name, took in known.items()} if isinstance(known, dict) else {}
+    )
+    for call in calls:
+        if call.ok and call.status == "finished" and call.duration_s > 0 and call.call.tool in TIMED:
+            found[call.call.tool] = [*found.get(call.call.tool, []), round(call.duration_s, 1)][-KEPT:]
+    return found
 
 
 def learned(history: Mapping[str, Any], plan: Mapping[str, Any], launch: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,7 +70,7 @@ def learned(history: Mapping[str, Any], plan: Mapping[str, Any], launch: Mapping
 
 
 def learn(state: RunState, root: Path | None = None) -> list[str]:
-    """Keep what the run's launches taught, by host; returns the hosts. A disk that refuses is not worth an error."""
+    """Keep what the run taught, by host; returns the hosts. A disk that refuses is not worth an error."""
     plans: dict[str, Mapping[str, Any]] = {}
     hosts: dict[str, dict[str, Any]] = {}
     for call in state.calls.values():
@@ -52,6 +80,11 @@ def learn(state: RunState, root: Path | None = None) -> list[str]:
         elif call.call.tool == "launch_sglang" and call.ok and result.get("state") == "ready":
             known = hosts.get(call.call.host) or load(call.call.host, root)
             hosts[call.call.host] = learned(known, plans.get(call.call.host, {}), result)
+    for host in dict.fromkeys(call.call.host for call in state.calls.values() if call.call.host):
+        known = hosts.get(host) or load(host, root)
+        took = durations(known, [call for call in state.calls.values() if call.call.host == host])
+        if took and took != known.get("call_seconds"):
+            hosts[host] = {**known, "call_seconds": took}
     for host, history in hosts.items():
         path = history_file(host, root)
         with contextlib.suppress(OSError):

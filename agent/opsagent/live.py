@@ -1,4 +1,7 @@
-"""A run while it happens, as plain lines: one for each step, call, approval and remedy. Nothing flickers, all scrolls."""
+"""A run while it happens: on a terminal the live view (live_view.py), elsewhere plain lines, which are here.
+
+Plain lines: one for each step, call, approval and remedy, for log files, pipes and terminals that cannot move a cursor.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,63 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
 from opsagent.call import Call
-from opsagent.fence import neutral
+from opsagent.live_scene import brief, clipped
 from opsagent.protocols import Event
 from opsagent_tools.tool import Progress
 
 if TYPE_CHECKING:
+    from opsagent.journal.state import RunState
+    from opsagent.run import Run, Watcher
     from opsagent.session import Wish
 
 PROGRESS_EVERY = 10.0
 """Percent between two progress lines of one call."""
+LINE = 2000
+"""Characters of a plain line."""
+
+
+def watcher(wish: Wish, out: TextIO) -> Watcher:
+    """Who follows a run for the stream: the live view where lines can change in place, else plain lines."""
+    if not out.isatty():
+        return PlainLines(wish, out)
+    from opsagent.approving import asks_person
+    from opsagent.live_view import LiveView, usable
+
+    return LiveView(wish, out, asks_person(wish)) if usable(out) else PlainLines(wish, out)
+
+
+def headline(wish: Wish, event: Event) -> str:
+    """What runs where, and who decides: `migrate · kpro6 → kpro5/ct129 · autopilot (no LLM) · SIMULATED lab "story"`."""
+    roles = {role: name for role, name in wish.places.roles.items() if name}
+    old, new = roles.get("old"), roles.get("target")
+    hosts = f"{old} → {new}" if old and new else ", ".join(dict.fromkeys(roles.values()))
+    model = "autopilot (no LLM)" if wish.llm in ("", "autopilot") else wish.llm
+    parts = [
+        wish.runbook.name,
+        hosts,
+        model,
+        f'SIMULATED lab "{wish.places.lab_name}"' if wish.places.simulated else "",
+        "dry run" if wish.dry else "",
+        f"goes on ({event.data.get('mode')})" if event.type == "run.resumed" else "",
+    ]
+    return clipped(" · ".join(part for part in parts if part), 300)
+
+
+def ended(data: dict[str, Any], state: RunState | None) -> list[str]:
+    """Why a run ended before its end and how it goes on, from the data of run.finished; [] when it is verified."""
+    status, run = str(data.get("status") or ""), state.run if state is not None else "RUN"
+    if status == "verified":
+        return []
+    why = (data.get("failed") or {}).get("text") if isinstance(data.get("failed"), dict) else ""
+    lines = [f"{status}: {clipped(why)}" if why else status]
+    if status == "waiting-approval":
+        call = state.waiting[-1].call.id if state is not None and state.waiting else "CALL"
+        lines.append(f"opsagent approve {run} {call}   then: opsagent resume {run}")
+    elif status in ("interrupted", "transient"):
+        lines.append(f"go on with: opsagent resume {run}")
+    elif status == "unknown-outcome":
+        lines.append(f"look at the host, then: opsagent resume {run}")
+    return lines
 
 
 @dataclass
@@ -25,6 +76,10 @@ class PlainLines:
     out: TextIO
     _tools: dict[str, str] = field(default_factory=dict)
     _shown: dict[str, str] = field(default_factory=dict)
+    _run: Run | None = None
+
+    def attach(self, run: Run) -> None:
+        self._run = run
 
     def on_event(self, event: Event) -> None:
         handler = getattr(self, "_" + event.type.replace(".", "_"), None)
@@ -43,7 +98,7 @@ class PlainLines:
             self.say(f"      {call.tool}: {text}")
 
     def say(self, text: str) -> None:
-        self.out.write(neutral(text).replace("\n", " ") + "\n")
+        self.out.write(clipped(text, LINE, indent=True) + "\n")
         self.out.flush()
 
     def _run_started(self, data: dict[str, Any]) -> None:
@@ -66,7 +121,7 @@ class PlainLines:
         call, verdict = data["call"], data.get("verdict") or {}
         self._tools[call["id"]] = call["tool"]
         where = f" on {call['host']}" if call["host"] else ""
-        self.say(f"  {call['id']} {call['tool']}{where} [{verdict.get('tier', '?')}] {_brief(call)}")
+        self.say(f"  {call['id']} {call['tool']}{where} [{verdict.get('tier', '?')}] {brief(call)}")
 
     def _approval_decided(self, data: dict[str, Any]) -> None:
         if data["by"] not in ("policy", "runbook") or data["answer"] != "approve":
@@ -97,14 +152,9 @@ class PlainLines:
         if text and data.get("model") != "autopilot":
             self.say(f"  · {text[:300]}")
 
+    def _run_resumed(self, data: dict[str, Any]) -> None:
+        self.say(f"goes on ({data.get('mode')})")
 
-def _brief(call: dict[str, Any]) -> str:
-    """The argument that says most, on one line."""
-    args = call["args"]
-    for key in ("argv", "path", "question", "unit"):
-        if args.get(key):
-            value = args[key]
-            text = " ".join(str(word) for word in value) if isinstance(value, list) else str(value)
-            return text[:160]
-    flags = args.get("flags")
-    return (" ".join(flags) if isinstance(flags, list) else str(flags or ""))[:160]
+    def _run_finished(self, data: dict[str, Any]) -> None:
+        for line in ended(data, self._run.journal.state if self._run is not None else None):
+            self.say(line)

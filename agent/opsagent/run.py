@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
@@ -47,6 +47,13 @@ class Watcher(Protocol):
     def on_event(self, event: Event) -> None: ...
 
     def on_progress(self, call: Call, progress: ToolProgress) -> None: ...
+
+
+@runtime_checkable
+class Follower(Watcher, Protocol):
+    """A watcher that also looks at the run between events: its clock, its budgets, whether it was asked to stop."""
+
+    def attach(self, run: Run) -> None: ...
 
 
 class Silent:

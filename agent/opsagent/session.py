@@ -26,9 +26,9 @@ from opsagent.loop import drive
 from opsagent.protocols import Model
 from opsagent.redact import Redactor
 from opsagent.report.build import build
-from opsagent.report.markdown import render
 from opsagent.report.model import Claim, StatusReport
-from opsagent.run import Run, Silent, Watcher
+from opsagent.report.write import write_report
+from opsagent.run import Follower, Run, Silent, Watcher
 from opsagent.runbook.model import Runbook
 from opsagent.runbook.params import bind
 from opsagent.signals import NeedApproval, StopRun
@@ -144,6 +144,8 @@ def assemble(
     run.budget = Budget(Limits.of(wish.runbook.front.budget), clock, usage=lambda: journal.state.usage)
     session = Session(run, model_of(wish, run), folder, journal, places)
     run.stopped = lambda: session.interrupted or (folder / "STOP").exists()
+    if isinstance(watcher, Follower):
+        watcher.attach(run)
     return session
 
 
@@ -244,18 +246,11 @@ def close_run(session: Session, code: ExitCode, failed: Claim | None, *, ended: 
         run.emit("note", open=steps.open_items(run))
     if failed is not None:
         failed = failed.model_copy(update={"text": run.journal.redactor.clean(failed.text)})
-    report = build(run.journal.state, list(run.journal.events()), exit_code=int(code), failed=failed)
+    events = list(run.journal.events())
+    report = build(run.journal.state, events, exit_code=int(code), failed=failed)
     run.emit("run.finished", status=report.status, exit_code=int(code), failed=failed.model_dump() if failed else None)
-    write_report(session.folder, report)
+    write_report(session.folder, report, events)
     return report
-
-
-def write_report(folder: Path, report: StatusReport) -> None:
-    for name, text in (("report.json", report.model_dump_json(indent=1) + "\n"), ("report.md", render(report))):
-        part = folder / f".{name}.part"  # whole or not at all: a run that dies here has no report, and resume writes it
-        part.write_text(text, encoding="utf-8")
-        part.chmod(0o600)
-        part.replace(folder / name)
 
 
 @contextlib.contextmanager

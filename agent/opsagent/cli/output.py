@@ -33,9 +33,9 @@ def say_error(error: OpsError, *, runbook: str, as_json: bool) -> int:
 
 def watcher_for(wish: Wish) -> Watcher:
     """The live view on a terminal, plain lines elsewhere; both on stderr."""
-    from opsagent.live import PlainLines
+    from opsagent.live import watcher
 
-    return PlainLines(wish, sys.stderr)
+    return watcher(wish, sys.stderr)
 
 
 def show_report(report: StatusReport, folder: Path, *, as_json: bool) -> None:

@@ -1,0 +1,351 @@
+"""What a run looks like at a moment: a fold over its events and over the progress of the call at work.
+
+No terminal in here. `Scene.apply` and `Scene.progress` change it, live_draw.py draws it, and `take` hands over what is
+finished and can be printed for good. Times are seconds of the run's clock (a simulated host's runs faster).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from opsagent.fence import neutral
+from opsagent.protocols import Event
+from opsagent.transcript import Style, Transcript
+from opsagent_tools.tool import Progress
+
+MOST = 600
+"""Characters of one text of others that are looked at; a line of a megabyte costs no more than that."""
+WINDOW_S = 60.0
+"""A rate is that of the last minute: a stall shows, and one slow block does not."""
+INCIDENTAL = frozenset({"ssh_exec", "run_job", "write_file", "write_sysfs", "reboot_host", "read_config", "tail_log"})
+"""Tools whose word is the outcome of a step only when no other tool has one."""
+SAYS_NOTHING = re.compile(r"^(?:exit \d+|nothing of note|\S+ ended with exit 0|done)$")
+STAMP = re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? ?([^\]]*)\]\s*")
+"""SGLang begins its log lines with `[date time rank] `."""
+METER = re.compile(r"\d+%\s*(?:\||Completed)|\d+(?:\.\d+)?\s?(?:it/s|s/it)\b")
+"""A line that is itself a progress bar (tqdm): we draw our own."""
+OWN_RATE = re.compile(r", \d+ [KMG]iB/s$")
+"""The rate since the beginning, which a tool may say; ours is that of the last minute."""
+
+State = Literal["ahead", "running", "done", "again", "failed"]
+MARKS: dict[State, tuple[str, Style]] = {
+    "ahead": (" ", ""), "running": ("▶", "step"), "done": ("✔", "good"), "again": ("⟲", "ask"), "failed": ("✘", "bad"),
+}  # fmt: skip
+Expect = Callable[[str, str], float | None]
+"""(host, tool) → seconds that such a call took there before; None: not known."""
+
+
+def clipped(text: object, most: int = MOST, *, indent: bool = False) -> str:
+    """Text of others on one line, inert, and not longer than `most` characters. `indent` keeps its leading blanks."""
+    raw = str(text)
+    flat = " ".join(neutral(raw[: 2 * most]).split())
+    flat = " " * (len(raw) - len(raw.lstrip(" "))) + flat if indent else flat
+    return flat if len(flat) <= most and len(raw) <= 2 * most else flat[:most] + "…"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line that stays: how deep it stands, its mark and name (of a step), and what it says."""
+
+    text: str
+    style: Style = ""
+    mark: str = ""
+    name: str = ""
+    took_s: float | None = None
+
+
+@dataclass(slots=True)
+class StepView:
+    """A step of the runbook as the operator follows it."""
+
+    id: str
+    title: str
+    state: State = "ahead"
+    began: float = 0.0
+    announced: bool = False
+    """Its heading was printed already, because something had to be said while it was under way."""
+    said: dict[str, tuple[bool, str]] = field(default_factory=dict)
+    """Host → (whether the tool is a main one, its summary): what the step's calls found."""
+    notes: list[Line] = field(default_factory=list)
+    allowed: dict[str, list[str]] = field(default_factory=dict)
+    """Who approved → what, of the calls that were asked about."""
+    causes: list[str] = field(default_factory=list)
+    """What calls found that is wrong, although they did what they should."""
+    turn: str = ""
+    """The remedy with which the step was left for another one."""
+
+    def lines(self) -> list[Line]:
+        """What is worth keeping beside the outcome: who allowed what, what went wrong."""
+        asked = [Line(f"approved by {who}: {', '.join(what)}", "dim") for who, what in self.allowed.items()]
+        wrong = [Line(text, "bad") for text in self.causes] if self.state in ("again", "failed") else []
+        return [*asked, *self.notes, *wrong]
+
+    def forget(self) -> None:
+        """Everything was printed."""
+        self.notes, self.allowed, self.causes = [], {}, []
+
+    def outcome(self) -> str:
+        """One line: what the calls found, by host when there were several; without a word of theirs, the title."""
+        top = max((main for main, _text in self.said.values()), default=False)
+        words = {host: text for host, (main, text) in self.said.items() if main == top}
+        if len(words) == 1:
+            return next(iter(words.values()))
+        found = {host: text for host, text in words.items() if not SAYS_NOTHING.match(text)}
+        return " · ".join(f"{host}: {text.split(';')[0]}" for host, text in found.items()) or self.title
+
+
+@dataclass(slots=True)
+class Work:
+    """The call that is being made."""
+
+    id: str
+    tool: str
+    host: str
+    tier: str
+    brief: str
+    began: float
+    expected_s: float | None = None
+    text: str = ""
+    label: str = ""
+    """The first of the tool's words, which names the phase."""
+    label_began: float = 0.0
+    done: float | None = None
+    total: float | None = None
+    unit: str = ""
+    label_expected_s: float | None = None
+    what: str = ""
+    """The call in two or three words: its program, or the tool, and the host."""
+    samples: deque[tuple[float, float]] = field(default_factory=deque)
+    """(time, done) of the last minute, and of the last time that it grew."""
+    grew: float = 0.0
+
+    def rate(self, now: float) -> float | None:
+        """Units a second over the window; None while it cannot be said."""
+        if len(self.samples) < 2:
+            return None
+        (first, least), (_last, most) = self.samples[0], self.samples[-1]
+        return max(0.0, most - least) / (now - first) if now - first >= 1.0 else None
+
+    def left_s(self, now: float) -> float | None:
+        rate = self.rate(now)
+        if not rate or self.done is None or self.total is None:
+            return None
+        return max(0.0, self.total - self.done) / rate
+
+
+@dataclass
+class Scene:
+    """A run on a screen. `steps` are (id, title) of the runbook."""
+
+    steps: list[StepView]
+    expect: Expect = lambda _host, _tool: None
+    step: StepView | None = None
+    work: Work | None = None
+    thinking: tuple[str, float] | None = None
+    """Model and when it was asked, while its reply is awaited."""
+    log_line: str = ""
+    """The last line of a server's log that says something."""
+    asking: bool = False
+    over: bool = False
+    _ready: list[Line] = field(default_factory=list)
+    _words: Transcript = field(default_factory=Transcript)
+    _calls: dict[str, Work] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, steps: Sequence[tuple[str, str]], expect: Expect = lambda _host, _tool: None) -> Scene:
+        return cls([StepView(name, title) for name, title in steps], expect)
+
+    def take(self) -> list[Line]:
+        """Lines that are ready to be printed for good; each is handed over once."""
+        ready, self._ready = self._ready, []
+        return ready
+
+    def went_on(self, left: Sequence[str]) -> None:
+        """A run that was resumed: these steps were left before."""
+        for step in self.steps:
+            step.state = "done" if step.id in left else step.state
+
+    def flush(self) -> None:
+        """Everything that is kept for the end of a step becomes ready now: somebody is about to be asked, or it ends."""
+        step = self.step
+        kept = step.lines() if step is not None else []
+        if step is not None and (kept or self.asking):
+            if not step.announced:
+                step.announced = True
+                self._ready.append(Line(step.title, "step", "▶", step.id))
+            self._ready += kept
+            step.forget()
+
+    # --- events --------------------------------------------------------------------------------------------------
+
+    def apply(self, event: Event, now: float) -> None:
+        """Take one event into account; unknown types change nothing."""
+        handler = getattr(self, "_on_" + event.type.replace(".", "_"), None)
+        if handler is not None:
+            handler(event.data, now)
+        for line in self._words.lines([event]):  # the transcript's words, for what went wrong or was settled
+            if line.style == "bad" and event.type != "run.finished":
+                self._note(Line(clipped(line.text), "bad"))
+            elif event.type in ("call.reconciled", "model.response"):
+                self._note(Line(clipped(line.text, 300), "dim" if line.style == "" else line.style))
+
+    def _note(self, line: Line) -> None:
+        if self.step is None or self.step.state != "running":
+            self._ready.append(line)
+        else:
+            self.step.notes.append(line)
+
+    def _on_step_entered(self, data: Mapping[str, Any], now: float) -> None:
+        if self.step is not None and self.step.state == "running":
+            self._leave("again", now)
+        self.step = next((each for each in self.steps if each.id == data["step"]), None)
+        if self.step is None:
+            self.step = StepView(str(data["step"]), clipped(data.get("title", "")))
+            self.steps.append(self.step)
+        behind = self.steps.index(self.step)
+        for each in self.steps[behind:]:
+            each.state = "ahead"
+        self.step.state, self.step.began, self.step.announced = "running", now, False
+        self.step.said, self.step.turn = {}, ""
+        self.step.forget()
+
+    def _on_step_left(self, _data: Mapping[str, Any], now: float) -> None:
+        self._leave("done", now)
+
+    def _leave(self, state: State, now: float) -> None:
+        step = self.step
+        if step is None:
+            return
+        step.state = state
+        mark, style = MARKS[state]
+        text = step.outcome() if state != "again" else step.turn or step.title
+        head, kept = Line(text, style, mark, step.id, now - step.began), step.lines()
+        self._ready += [*kept, head] if step.announced else [head, *kept]
+        step.forget()
+
+    def _on_call_intent(self, data: Mapping[str, Any], now: float) -> None:
+        call, verdict = data["call"], data.get("verdict") or {}
+        known = self.expect(call["host"], call["tool"])
+        self._calls[call["id"]] = Work(
+            call["id"], clipped(call["tool"], 40), clipped(call["host"], 60), str(verdict.get("tier", "?")), brief(call),
+            now, known, what=_what(call),
+        )  # fmt: skip
+
+    def _on_approval_requested(self, data: Mapping[str, Any], _now: float) -> None:
+        self.asking = True
+
+    def _on_approval_decided(self, data: Mapping[str, Any], _now: float) -> None:
+        self.asking = False
+        call = self._calls.get(str(data["call"]))
+        if call is None or (data["answer"] == "approve" and data["by"] in ("policy", "runbook")):
+            return
+        who = f"the {data['by']}" if data["by"] in ("scenario", "operator") else clipped(data["by"], 60)
+        why = f": {clipped(data['reason'], 200)}" if data.get("reason") else ""
+        running = self.step is not None and self.step.state == "running"
+        if data["answer"] == "approve" and self.step is not None and running:
+            self.step.allowed.setdefault(who, []).append(f"{call.tier} {call.what}")
+        elif data["answer"] == "reject" and self.step is not None and running:
+            self.step.said[call.host] = (True, f"not made: {call.what} was refused by {who}{why}")
+        else:
+            done = {"approve": "approved", "reject": "refused", "change": "changed", "stop": "stopped"}
+            self._note(Line(f"{call.tier} {call.what} · {done.get(data['answer'], '?')} by {who}{why}", "ask"))
+
+    def _on_call_started(self, data: Mapping[str, Any], now: float) -> None:
+        self.work = self._calls.get(str(data["call"]))
+        if self.work is not None:
+            self.work.began = self.work.label_began = self.work.grew = now
+
+    def _on_call_finished(self, data: Mapping[str, Any], _now: float) -> None:
+        call, self.work = self._calls.pop(str(data["call"]), None), None
+        result = data.get("result") or {}
+        text = clipped(result.get("summary") or "")
+        if call is None or not data.get("ok", True) or not text:
+            return
+        if result.get("cause") and self.step is not None:
+            self.step.causes.append(f"{call.tool}: {text}")
+        if SAYS_NOTHING.match(text) and self.step is not None and self.step.state == "running":
+            self.step.said.setdefault(call.host, (False, text))
+            return
+        main = call.tool not in INCIDENTAL
+        if self.step is None or self.step.state != "running":
+            self._ready.append(Line(f"{call.tool} on {call.host}: {text}" if call.host else text))
+        elif main or not self.step.said.get(call.host, (False, ""))[0]:
+            self.step.said[call.host] = (main, text)
+
+    def _on_call_failed(self, data: Mapping[str, Any], _now: float) -> None:
+        self._calls.pop(str(data["call"]), None)
+        self.work = None
+
+    def _on_model_request(self, data: Mapping[str, Any], now: float) -> None:
+        self.thinking = (clipped(data.get("model", ""), 60), now)
+
+    def _on_model_response(self, _data: Mapping[str, Any], _now: float) -> None:
+        self.thinking = None
+
+    def _on_remedy_applied(self, data: Mapping[str, Any], _now: float) -> None:
+        self.work = None
+        change = " ".join(f"{name} {value}" for name, value in (data.get("change") or {}).items())
+        cause = clipped(data.get("cause", ""), 60)
+        if data.get("refused"):
+            self._note(Line(f"the remedy for {cause} was refused", "ask"))
+        elif self.step is not None:
+            self.step.turn = (
+                f"{cause} → {clipped(change, 200) or 'remedy'}; again from {clipped(data.get('next', ''), 40)}"
+            )
+
+    def _on_run_finished(self, data: Mapping[str, Any], now: float) -> None:
+        if self.step is not None and self.step.state == "running":
+            if data.get("status") in ("interrupted", "waiting-approval", "transient", "unknown-outcome"):
+                self.flush()
+            else:
+                self._leave("failed", now)
+        self.work, self.thinking, self.over = None, None, True
+
+    # --- progress ------------------------------------------------------------------------------------------------
+
+    def progress(self, call_id: str, told: Progress, now: float) -> None:
+        """What the tool at work says of itself."""
+        work = self.work
+        if work is None or work.id != call_id:
+            return
+        text = clipped(told.text, 300)
+        _phase, _, rest = text.partition(": ")
+        label = text.split(" ")[0]
+        bounded = told.done is not None and bool(told.total) and told.unit != "s"
+        if label != work.label or (told.total != work.total and bounded):
+            work.label, work.label_began, work.grew = label, now, now
+            work.samples.clear()
+        work.text = rest if work.tool == "run_job" else OWN_RATE.sub("", text)
+        work.done, work.total, work.unit = (told.done, told.total, told.unit) if bounded else (None, None, "")
+        work.label_expected_s = told.expected_s
+        if bounded and told.done is not None:
+            if not work.samples or told.done > work.samples[-1][1]:
+                work.grew = now
+            elif told.done < work.samples[-1][1]:  # it began again
+                work.samples.clear()
+            work.samples.append((now, told.done))
+            while len(work.samples) > 2 and now - work.samples[0][0] > WINDOW_S:
+                work.samples.popleft()
+        if work.tool in ("launch_sglang", "tail_log") and rest and not METER.search(rest):
+            self.log_line = STAMP.sub(lambda found: f"[{found[1]}] " if found[1] else "", rest)
+
+
+def brief(call: Mapping[str, Any]) -> str:
+    """The argument that says most, on one line."""
+    args = call["args"]
+    for key in ("argv", "path", "question", "unit", "repo", "venv"):
+        if args.get(key):
+            value = args[key]
+            return clipped(" ".join(str(word) for word in value) if isinstance(value, list) else value, 160)
+    flags = args.get("flags")
+    return clipped(" ".join(str(word) for word in flags) if isinstance(flags, list) else flags or "", 160)
+
+
+def _what(call: Mapping[str, Any]) -> str:
+    argv = call["args"].get("argv") or [""]
+    name = str(argv[0]).rpartition("/")[2] if call["tool"] in ("ssh_exec", "run_job") else call["tool"]
+    return clipped(f"{name or call['tool']} on {call['host']}" if call["host"] else name, 80)

@@ -1,0 +1,222 @@
+"""The live view of a run on a terminal: what is finished is printed for good, below it a few lines change.
+
+It never decides and never fails a run: whatever goes wrong in it, the run goes on with plain lines. While a person is
+asked, the changing lines are gone and the terminal is theirs.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import sys
+import termios
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING, Any, TextIO, cast
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from opsagent.budget import Budget
+from opsagent.call import Call
+from opsagent.live import PlainLines, ended, headline
+from opsagent.live_draw import Foot, Used, changing, stays
+from opsagent.live_scene import Line, Scene
+from opsagent.protocols import Event
+from opsagent_tools.clock import Clock, FastClock
+from opsagent_tools.tool import Progress
+
+if TYPE_CHECKING:
+    from opsagent.run import Run
+    from opsagent.session import Wish
+
+FRAMES_PER_S = 6.0
+
+
+@dataclass
+class LiveView:
+    """Follows a run on the terminal `out`. `asks`: whether a person at this terminal answers what needs approval."""
+
+    wish: Wish
+    out: TextIO
+    asks: bool = False
+    _run: Run | None = None
+    _clock: Clock = field(default_factory=FastClock)
+    _plain: PlainLines | None = None
+    """Set once the view has failed: the rest of the run is told in plain lines."""
+    _live: Live | None = None
+    _echo: list[Any] | None = None
+    """The terminal's modes before we switched its echo off."""
+
+    def __post_init__(self) -> None:
+        book = self.wish.runbook
+        self._scene = Scene.of([(step.id, step.title) for step in book.steps], self._expected)
+        self._lock = threading.Lock()
+        self._console = Console(file=cast("IO[str]", Frames(self.out)), highlight=False, markup=False, emoji=False)
+
+    # --- what the run tells --------------------------------------------------------------------------------------
+
+    def attach(self, run: Run) -> None:
+        self._run, self._clock = run, run.clock
+
+    def on_event(self, event: Event) -> None:
+        if self._plain is not None:
+            self._plain.on_event(event)
+            return
+        try:
+            self._on_event(event)
+        except Exception as error:
+            self._give_up(error)
+            self._plain = PlainLines(self.wish, self.out)
+            self._plain.on_event(event)
+
+    def on_progress(self, call: Call, progress: Progress) -> None:
+        if self._plain is not None:
+            self._plain.on_progress(call, progress)
+            return
+        with self._lock:
+            self._scene.progress(call.id, progress, self._clock.now())
+
+    def _on_event(self, event: Event) -> None:
+        asked = event.type == "approval.requested" and self.asks
+        with self._lock:
+            if event.type == "run.resumed" and self._run is not None:
+                self._scene.went_on(self._run.progress.left)
+            self._scene.apply(event, self._clock.now())
+            if asked:
+                self._scene.flush()
+            lines = self._scene.take()
+        over = event.type == "run.finished"
+        if asked or over:
+            self.pause()
+        if event.type in ("run.started", "run.resumed"):
+            self._print([Text(headline(self.wish, event), style="bold")])
+        self._print([row for line in lines for row in stays(line, self._width)])
+        if over:
+            state = self._run.journal.state if self._run is not None else None
+            self._print([row for text in ended(event.data, state) for row in stays(Line(text, "ask"), self._width)])
+        elif not asked and not self._scene.asking:
+            self._go_on()
+
+    # --- the terminal --------------------------------------------------------------------------------------------
+
+    @property
+    def _width(self) -> int:
+        return max(20, self._console.width - 1)
+
+    def _print(self, rows: Sequence[Text]) -> None:
+        """Above the changing lines, which are drawn afresh in the same frame."""
+        if not rows:
+            return
+        with self._console:
+            for row in rows:
+                self._console.print(row, no_wrap=True, overflow="crop", crop=True)
+            if self._live is not None:
+                self._live.refresh()
+
+    def _go_on(self) -> None:
+        if self._live is not None:
+            return
+        self._quiet()
+        self._live = Live(
+            get_renderable=self._frame, console=self._console, refresh_per_second=FRAMES_PER_S, transient=True,
+            redirect_stdout=False, vertical_overflow="crop",
+        )  # fmt: skip
+        atexit.register(self.pause)
+        self._live.start(refresh=True)
+
+    def pause(self) -> None:
+        """Take the changing lines away and give the terminal back; the next event brings them again."""
+        live, self._live = self._live, None
+        if live is not None:
+            atexit.unregister(self.pause)
+            live.stop()
+        self._loud()
+
+    def _frame(self) -> RenderableType:
+        """The changing lines as they are now (called by rich's thread)."""
+        try:
+            with self._lock:
+                rows = changing(
+                    self._scene, self._foot(), self._clock.now(), self._width, max(1, self._console.height - 1)
+                )
+        except Exception as error:  # a fault of the drawing: say it, once a frame, instead of a traceback
+            return Text(f" the live view cannot be drawn ({type(error).__name__}); the run goes on")
+        return Group(*rows)
+
+    def _give_up(self, error: Exception) -> None:
+        with contextlib.suppress(Exception):
+            self.pause()
+        self.out.write(f"the live view failed ({type(error).__name__}: {error}); going on with plain lines\n")
+
+    def _quiet(self) -> None:
+        """No echo of keys while lines change in place: an Enter would push them up and leave their copies behind."""
+        with contextlib.suppress(OSError, ValueError, termios.error):
+            tty = sys.stdin.fileno()
+            if self._echo is not None or not os.isatty(tty) or os.tcgetpgrp(tty) != os.getpgrp():
+                return  # in the background a change of the terminal's modes would stop us
+            self._echo = termios.tcgetattr(tty)
+            modes = termios.tcgetattr(tty)
+            modes[3] &= ~termios.ECHO
+            termios.tcsetattr(tty, termios.TCSANOW, modes)
+
+    def _loud(self) -> None:
+        modes, self._echo = self._echo, None
+        if modes is not None:
+            with contextlib.suppress(OSError, ValueError, termios.error):
+                termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, modes)
+
+    # --- what the foot and the times come from -------------------------------------------------------------------
+
+    def _foot(self) -> Foot:
+        run = self._run
+        if run is None:
+            return Foot("")
+        return Foot(run.id, used(run), f"opsagent resume {run.id}", run.stopped())
+
+    def _expected(self, host: str, tool: str) -> float | None:
+        from opsagent.learning import expected_seconds
+
+        return expected_seconds(self._run.history.get(host, {}), tool) if self._run is not None else None
+
+
+def used(run: Run) -> list[Used]:
+    """The budgets of a run: time, calls, and what a model costs when there is one."""
+    spent = run.journal.state.usage
+    budget = run.budget if isinstance(run.budget, Budget) else None
+    limits = budget.limits if budget is not None else None
+    tokens = (spent.tokens_in or 0) + (spent.tokens_out or 0)
+    found = [
+        Used("", budget.wall_s if budget is not None else spent.wall_s, limits.wall_s if limits else 0, time=True),
+        Used("calls", spent.calls, limits.calls if limits else 0),
+    ]
+    if tokens:
+        found.append(Used("turns", spent.turns, limits.turns if limits else 0))
+        found.append(Used("tokens", tokens, limits.tokens if limits else 0))
+    return found
+
+
+@dataclass
+class Frames:
+    """The terminal, with each write as one frame: shown at once (synchronized output), lines never wrapped by it.
+
+    Terminals that do not know the mode ignore it. Widths that a terminal counts differently from us stay harmless.
+    """
+
+    out: TextIO
+
+    def write(self, text: str) -> int:
+        self.out.write(f"\x1b[?2026h\x1b[?7l{text}\x1b[?7h\x1b[?2026l" if text else "")
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.out, name)
+
+
+def usable(out: TextIO) -> bool:
+    """Whether lines can change in place there: a terminal that is not dumb and can show our characters."""
+    utf8 = (getattr(out, "encoding", "") or "").lower().replace("-", "") == "utf8"
+    return out.isatty() and utf8 and Console(file=out).is_interactive and Console(file=out).is_terminal
