@@ -23,6 +23,7 @@ from opsagent.places import Places, reopen_places
 from opsagent.progress import Progress
 from opsagent.report.build import rebuild
 from opsagent.report.model import Claim, StatusReport
+from opsagent.report.write import write_report
 from opsagent.run import Watcher
 from opsagent.runbook.model import Call as Fence
 from opsagent.runbook.model import CallSpec, Runbook
@@ -36,7 +37,6 @@ from opsagent.session import (
     close_run,
     interruptible,
     known_secrets,
-    write_report,
 )
 from opsagent.signals import NeedApproval, StopRun
 from opsagent_tools.errors import ExitCode, InputError, OpsError, worst
@@ -130,7 +130,7 @@ def missing_report(ref: str) -> tuple[StatusReport, Path] | None:
     if there or opened.state.status not in OVER or is_live(opened.folder):
         return None
     report = rebuild(opened.log.events[: ends[-1].seq])
-    write_report(opened.folder, report)
+    write_report(opened.folder, report, opened.log.events[: ends[-1].seq - 1])
     return report, opened.folder
 
 

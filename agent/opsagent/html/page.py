@@ -20,12 +20,12 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; {scripts}img-src data:;
 """Content-Security-Policy of a page; `{scripts}` is empty or `script-src` with hashes."""
 
 
-def page(title: str, body: Markup, *, script: str = "", simulated: str = "", kind: str = "") -> str:
+def page(title: str, body: Markup, *, script: str = "", style: str = "", simulated: str = "", kind: str = "") -> str:
     """A whole document.
 
     `body` is what goes into `<main>` and around it (a `fragment`). `script` is our own code, never text from elsewhere: the
-    policy allows exactly it. `simulated` names the lab: a banner says so on screen and on every printed page. `kind` is a
-    class of the body element (`report`, `transcript`), for rules of the style sheet.
+    policy allows exactly it; `style` is added to the house's sheet. `simulated` names the lab: a banner says so on screen
+    and on every printed page. `kind` is a class of the body element (`report`, `transcript`), for rules of the style sheet.
     """
     if "</script" in script.lower() or "<!--" in script:
         raise ValueError("a script must not hold </script or <!--")
@@ -34,7 +34,7 @@ def page(title: str, body: Markup, *, script: str = "", simulated: str = "", kin
             "base.html.j2",
             title=title,
             body=body,
-            style=Markup(_source("style.css")),
+            style=Markup(source("style.css") + style),
             script=Markup(script),
             policy=POLICY.format(scripts=f"script-src '{script_hash(script)}'; " if script else ""),
             simulated=simulated,
@@ -83,7 +83,8 @@ def one_line(value: object) -> str:
     return str(value).replace("\r", "\n").replace("\n", " ")
 
 
-def _source(name: str) -> str:
+def source(name: str) -> str:
+    """A file of this folder as it is: a style sheet, a script."""
     environment_loader = environment().loader
     assert environment_loader is not None
     return environment_loader.get_source(environment(), name)[0]

@@ -24,6 +24,7 @@ from opsagent.report.model import (
     StatusReport,
     Usage,
 )  # fmt: skip
+from opsagent.report.pictures import budgets, frontier, wish
 from opsagent_tools.arg_types import option
 
 LIMITS = ("max_running_requests", "max_total_num_tokens", "context_len", "max_prompt_tokens")
@@ -70,8 +71,13 @@ def build(state: RunState, events: Sequence[Event], *, exit_code: int, failed: C
     """The status report of a run as far as it got."""
     seen = Evidence.of(state, events)
     started = state.started
-    launch, served = seen.last("launch_sglang", ok=True), _taken_over(seen)
+    launched, served = seen.last("launch_sglang", ok=True), _taken_over(seen)
+    launch = None if _ended(seen, launched) else launched  # what was stopped again has no address and no limits
+    if launched is not None and launch is None and not _asked_since(seen):
+        served = {}
     run = str(started.get("run", state.run))
+    limits = _limits(seen, launch) if launch is launched else []
+    options = trade_offs(seen, launch) if launch is launched else []
     return StatusReport(
         status=STATUS_BY_CODE[exit_code],
         exit_code=exit_code,
@@ -80,15 +86,18 @@ def build(state: RunState, events: Sequence[Event], *, exit_code: int, failed: C
         run=run,
         runbook=str((started.get("runbook") or {}).get("name", "")),
         model=str(started.get("model") or ""),
-        headline=_headline(seen, launch, exit_code),
+        headline=_headline(seen, launched, exit_code, ended=launch is None),
         endpoint=_endpoint(seen, launch, served),
         deployment=_deployment(seen, launch),
-        limits=_limits(seen, launch),
+        limits=limits,
         why=why(seen),
         memory=_memory(seen),
-        predicted_logged=_lines(launch),
+        budget=budgets(seen, launched),
+        frontier=frontier(seen, limits, options),
+        wish=wish(seen),
+        predicted_logged=_lines(launched),
         behaviours=behaviours(seen),
-        trade_offs=trade_offs(seen, launch),
+        trade_offs=options,
         verification=_verification(seen),
         noise=_noise(seen),
         incidents=incidents(seen),
@@ -116,9 +125,27 @@ def _taken_over(seen: Evidence) -> dict[str, Any]:
     return {}
 
 
-def _headline(seen: Evidence, launch: CallState | None, exit_code: int) -> str:
+def _ended(seen: Evidence, launch: CallState | None) -> bool:
+    """Whether the run stopped the server of this launch again."""
+    unit = _result(launch).get("unit")
+    return bool(unit) and any(
+        call.ok and (unit in ((call.call.args.get("server") or {}).get("unit"), call.call.args.get("unit")))
+        for call in seen.calls.get("stop_server", [])
+    )
+
+
+def _asked_since(seen: Evidence) -> bool:
+    """Whether a server was asked after the last one was stopped: it is another one then."""
+    calls = list(seen.state.calls)
+    asked, stopped = seen.last("curl_test"), seen.last("stop_server")
+    return bool(asked and stopped and calls.index(asked.call.id) > calls.index(stopped.call.id))
+
+
+def _headline(seen: Evidence, launch: CallState | None, exit_code: int, *, ended: bool = False) -> str:
     if launch is not None:
         model = _model_name(launch.call.args.get("model"))
+        if ended:
+            return f"{model} was launched on {launch.call.host} and stopped again"
         verb = "is serving" if exit_code == 0 else "was launched"
         return f"{model} {verb} on {launch.call.host}"
     return str((seen.state.started.get("runbook") or {}).get("title") or "Run")
@@ -319,8 +346,10 @@ def _open(seen: Evidence, launch: CallState | None) -> list[str]:
     for event in seen.events:
         if event.type == "note" and isinstance(event.data.get("finish"), dict):
             found += [str(text) for text in event.data["finish"].get("open") or []]
-    said = [event.data["open"] for event in seen.events if event.type == "note" and isinstance(event.data.get("open"), list)]
-    found += [str(text) for text in (said[-1] if said else [])]  # of the runbook; a rollback makes the earlier ones untrue
+    said = [
+        event.data["open"] for event in seen.events if event.type == "note" and isinstance(event.data.get("open"), list)
+    ]
+    found += [str(text) for text in (said[-1] if said else [])]  # the last: a rollback makes earlier ones untrue
     return list(dict.fromkeys(found))
 
 

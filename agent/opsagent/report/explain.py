@@ -94,7 +94,7 @@ def trade_offs(seen: Evidence, launch: CallState | None) -> list[TradeOff]:
     running = plan if launch is None else (plan.get("proposal") or plan)
     chosen = running.get("limits") or {}
     flags = [str(word) for word in running.get("flags") or (plan.get("asked") or {}).get("flags") or []]
-    base = float((running.get("cost") or {}).get("spare_gib") or 0.0)
+    base = (running.get("per_gpu_gib") or {}).get("pool_end_avail")
     options: list[TradeOff] = []
     for option in plan.get("alternatives") or plan.get("advice") or []:
         limits = option.get("limits") or {}
@@ -104,7 +104,7 @@ def trade_offs(seen: Evidence, launch: CallState | None) -> list[TradeOff]:
                     to_get=str(option.get("to_get") or _to_get(limits, chosen)),
                     change=_beyond(option.get("change") or {}, flags),
                     limits={k: limits.get(k) for k in ("max_running_requests", "max_total_num_tokens", "context_len")},
-                    costs=_costs(option.get("cost") or {}, base),
+                    costs=_costs(option.get("cost") or {}, _spared(option.get("pool_end_avail"), base)),
                     evidence=[event],
                 )
             )
@@ -130,13 +130,17 @@ def _to_get(limits: dict[str, Any], chosen: dict[str, Any]) -> str:
     return "more requests at once" if more_requests else "longer contexts" if more_tokens else "something else"
 
 
-def _costs(cost: dict[str, Any], base: float) -> str:
-    """The planner's costs in words. `spare_gib` is memory that graphs, the draft and long prefills no longer have; `base` is
-    that of the flags that were launched.
-    """
-    words = [str(cost[key]) for key in ("quality", "speed", "risk", "text") if cost.get(key)]
-    spare = cost.get("spare_gib")
-    spare = spare - base if isinstance(spare, (int, float)) else 0.0
+def _spared(then: Any, now: Any) -> float:
+    """GiB per GPU that an option leaves after the pools beyond what the chosen flags leave (one plan predicts both)."""
+    return float(then) - float(now) if isinstance(then, (int, float)) and isinstance(now, (int, float)) else 0.0
+
+
+def _costs(cost: dict[str, Any], spare: float) -> str:
+    """The planner's costs in words; `spare` is memory that graphs, the draft and long prefills gain (GiB) or lose."""
+    said = (
+        ("quality", "speed", "text") if spare <= -0.05 else ("quality", "speed", "risk", "text")
+    )  # the number says the risk
+    words = [str(cost[key]) for key in said if cost.get(key)]
     if abs(spare) >= 0.05:
         words.append(
             f"{abs(spare):.1f} GiB {'less' if spare < 0 else 'more'} spare for graphs, draft and long prefills"

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 
 from opsagent import fence
-from opsagent.report.model import Change, Claim, Deployment, Limit, StatusReport
+from opsagent.report.model import Change, Claim, Deployment, Endpoint, Limit, StatusReport
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|~])")
 
@@ -71,8 +71,21 @@ def _endpoint(report: StatusReport) -> list[str]:
     end = report.endpoint
     if end is None:
         return []
+    return [
+        f"    {neutral(end.url)}     OpenAI-compatible     model id: {neutral(end.model_id)}     {access_text(end)}",
+        "",
+        *(f"    {line}" for line in request_lines(end)),
+        "",
+    ]
+
+
+def access_text(end: Endpoint) -> str:
+    return "anyone who reaches this address may use it" if end.api_key == "none" else f"API key: {end.api_key}"
+
+
+def request_lines(end: Endpoint) -> list[str]:
+    """A request that can be pasted into a shell; everything that came from a host is quoted."""
     key = "" if end.api_key == "none" else " -H 'Authorization: Bearer '\"$API_KEY\""
-    access = "anyone who reaches this address may use it" if end.api_key == "none" else f"API key: {end.api_key}"
     body = json.dumps(
         {
             "model": end.model_id,
@@ -80,27 +93,22 @@ def _endpoint(report: StatusReport) -> list[str]:
             "chat_template_kwargs": {"enable_thinking": False},
         }
     )
-    return [
-        f"    {neutral(end.url)}     OpenAI-compatible     model id: {neutral(end.model_id)}     {access}",
-        "",
-        f"    curl {neutral(end.url)}/chat/completions -H 'Content-Type: application/json'{key} \\",
-        f"      -d {shlex.quote(body)}",
-        "",
-    ]
+    url = shlex.quote(neutral(end.url) + "/chat/completions")
+    return [f"curl {url} -H 'Content-Type: application/json'{key} \\", f"  -d {shlex.quote(body)}"]
 
 
 def _limits(report: StatusReport) -> list[str]:
     if not report.limits:
         return []
     rows = [
-        (escape(_NAMES.get(limit.name, limit.name)), f"**{number(limit.value)}**", escape(limit.bound_by),
-         _predicted_value(limit), proof(limit.evidence))
+        (escape(LIMIT_NAMES.get(limit.name, limit.name)), f"**{number(limit.value)}**", escape(limit.bound_by),
+         predicted_value(limit), proof(limit.evidence))
         for limit in report.limits
     ]  # fmt: skip
     return table(("limit", "value", "bound by", "predicted", "proof"), rows)
 
 
-_NAMES = {
+LIMIT_NAMES = {
     "max_running_requests": "requests at once",
     "max_total_num_tokens": "tokens in all",
     "context_len": "context length",
@@ -108,7 +116,7 @@ _NAMES = {
 }
 
 
-def _predicted_value(limit: Limit) -> str:
+def predicted_value(limit: Limit) -> str:
     if limit.interval and limit.interval[0] != limit.interval[1]:
         return f"{number(limit.predicted)} ({number(limit.interval[0])} to {number(limit.interval[1])})"
     return number(limit.predicted)
@@ -127,11 +135,11 @@ def _deployment(deployed: Deployment | None) -> list[str]:
     ]
     lines = [", ".join(part for part in parts if part), ""]
     if deployed.argv:
-        lines += [f"    {line}" for line in _wrapped(deployed.argv)] + [""]
+        lines += [f"    {line}" for line in wrapped(deployed.argv)] + [""]
     return lines
 
 
-def _wrapped(argv: Sequence[str], width: int = 118) -> list[str]:
+def wrapped(argv: Sequence[str], width: int = 118) -> list[str]:
     """The launch command, one logical line over several, broken before options."""
     lines, line = [], ""
     for word in (shlex.quote(neutral(word)) for word in argv):
@@ -179,13 +187,13 @@ def _predicted(report: StatusReport) -> list[str]:
     if not report.predicted_logged:
         return []
     rows = [
-        (escape(line.name.replace("_", " ")), _gib(line.predicted), _gib(line.logged), proof(line.evidence))
+        (escape(line.name.replace("_", " ")), gib(line.predicted), gib(line.logged), proof(line.evidence))
         for line in report.predicted_logged
     ]
     return ["**Predicted against logged** (GiB per GPU)", "", *table(("term", "predicted", "logged", "proof"), rows)]
 
 
-def _gib(value: float | None) -> str:
+def gib(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
 
 
@@ -209,7 +217,7 @@ def _noise(report: StatusReport) -> list[str]:
 
 def _incidents(report: StatusReport) -> list[str]:
     if not report.incidents:
-        return [f"Weights were loaded {_times(report.weight_loads)}.", ""] if report.weight_loads else []
+        return [f"Weights were loaded {times(report.weight_loads)}.", ""] if report.weight_loads else []
     rows = []
     for item in report.incidents:
         fix = f"; remedy {code(change_text(item.remedy))}" if item.remedy else ""
@@ -218,10 +226,10 @@ def _incidents(report: StatusReport) -> list[str]:
         state = "" if item.resolved else " (**not resolved**)"
         rows.append(f"- {escape(item.what or item.cause)} ({code(item.cause)}{found}{fix}{cost}){state} "
                     f"{proof(item.evidence)}".rstrip())  # fmt: skip
-    return [f"**Incidents** (weights were loaded {_times(report.weight_loads)})", "", *rows, ""]
+    return [f"**Incidents** (weights were loaded {times(report.weight_loads)})", "", *rows, ""]
 
 
-def _times(count: int) -> str:
+def times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 

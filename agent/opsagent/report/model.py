@@ -116,6 +116,38 @@ class Change(Part):
     evidence: list[str] = []
 
 
+class Segment(Part):
+    """A part of a GPU's memory."""
+
+    term: str
+    """`weights`, `recurrent_state`, `verification`, `kv_cache`, `pools` (state and KV, where the log does not part them),
+    `draft`, `graphs`, `other`, `set_aside` (reserved, and used by nothing) or `free`."""
+    gib: float
+
+
+class GpuBudget(Part):
+    """How the memory of one GPU is divided, from what is free before the weights."""
+
+    label: str
+    source: Literal["asked", "planned", "logged"]
+    """Predicted for the flags as asked, predicted for those that were chosen, or read from the log."""
+    whole_gib: float
+    segments: list[Segment]
+    evidence: list[str] = []
+
+
+class FrontierPoint(Part):
+    """One set of flags and what it gives; `mark` is what the picture and the table call it (`1` is the first trade-off)."""
+
+    mark: str
+    kind: Literal["asked", "chosen", "option"]
+    max_running_requests: int
+    max_total_num_tokens: int
+    context_len: int | None = None
+    change: dict[str, str | None] = {}
+    evidence: list[str] = []
+
+
 class Usage(Part):
     turns: int = 0
     calls: int = 0
@@ -143,6 +175,12 @@ class StatusReport(Part):
     """The limits explained: what would have bound them, and what was done about it."""
     memory: dict[str, float] = {}
     """The planned budget of one GPU in GiB, by term (examples: weights, kv_cache), for the picture."""
+    budget: list[GpuBudget] = []
+    """Where the memory goes: the flags as asked, those that were chosen, and what each GPU logged."""
+    frontier: list[FrontierPoint] = []
+    """Requests at once against tokens: as asked, chosen, and the trade-offs."""
+    wish: dict[str, int] = {}
+    """`context` (tokens) and `concurrency` (requests) that were asked for."""
     predicted_logged: list[Line] = []
     behaviours: list[Claim] = []
     trade_offs: list[TradeOff] = []

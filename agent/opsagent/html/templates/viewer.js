@@ -1,0 +1,92 @@
+"use strict";
+(() => {
+  const form = document.getElementById("find"), query = document.getElementById("q"), kind = document.getElementById("kind");
+  const said = document.getElementById("found");
+  const rows = [...document.querySelectorAll(".row")];
+  const items = new Map(rows.map((row) => [row, row.parentElement]));
+  let texts = null, hits = [], at = -1, opened = [], wanted = "";
+
+  const words = () => query.value.toLowerCase().split(/\s+/).filter(Boolean);
+  const matches = (index, terms) =>
+    (!kind.value || (kind.value === "problems" ? rows[index].classList.contains("bad") : rows[index].dataset.k === kind.value)) &&
+    terms.every((term) => texts[index].includes(term));
+
+  const filter = () => {
+    const terms = words(), all = !terms.length && !kind.value;
+    const key = kind.value + " " + terms.join(" ");
+    if (key === wanted) return;
+    wanted = key;
+    if (terms.length && !texts) texts = rows.map((row) => row.textContent.toLowerCase());
+    if (!texts) texts = rows.map(() => "");
+    for (const row of hits) row.classList.remove("hit", "now");
+    for (const fold of opened) fold.open = false;
+    hits = []; at = -1; opened = [];
+    const shown = new Set(), sections = new Set();
+    rows.forEach((row, index) => {
+      if (!all && !matches(index, terms)) return;
+      shown.add(items.get(row));
+      if (!all) hits.push(row);
+    });
+    for (const item of new Set(items.values())) {
+      item.hidden = !all && !shown.has(item);
+      if (!item.hidden) sections.add(item.parentElement);
+    }
+    for (const section of document.querySelectorAll(".step")) section.hidden = !sections.has(section);
+    for (const section of document.querySelectorAll("#report, #problems")) section.hidden = !all;
+    if (terms.length) for (const row of hits) row.classList.add("hit");
+    if (terms.length && hits.length <= 40)
+      for (const row of hits) {
+        const line = row.querySelector(".line").textContent.toLowerCase();
+        if (terms.every((term) => line.includes(term))) continue;
+        for (const fold of row.querySelectorAll("details:not([open])"))
+          if (terms.some((term) => fold.textContent.toLowerCase().includes(term))) { fold.open = true; opened.push(fold); }
+      }
+    said.textContent = all ? "" : `${hits.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")} events`;
+    said.classList.toggle("none", !all && !hits.length);
+    if (!terms.length) texts = texts.some(Boolean) ? texts : null;
+  };
+
+  const step = (by) => {
+    if (!hits.length) return;
+    hits[at]?.classList.remove("now");
+    at = at < 0 && by < 0 ? hits.length - 1 : (at + by + hits.length) % hits.length;
+    hits[at].classList.add("now");
+    const hit = hits[at], show = () => hit.scrollIntoView({block: "center"});
+    show();
+    requestAnimationFrame(show);
+    said.textContent = `${(at + 1).toLocaleString("en")} of ${hits.length.toLocaleString("en")}`;
+  };
+
+  const clear = () => { query.value = ""; kind.value = ""; filter(); };
+
+  const land = () => {
+    const row = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (!row) return;
+    if (row.closest("[hidden]")) clear();
+    for (const fold of row.querySelectorAll("details.result")) fold.open = true;
+    const show = () => row.scrollIntoView({block: row.offsetHeight > innerHeight / 2 ? "start" : "center"});
+    show();
+    requestAnimationFrame(() => { show(); requestAnimationFrame(show); });  // what came into view has its true height now
+  };
+
+  let waiting = 0;
+  query.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(filter, 120); });
+  kind.addEventListener("change", filter);
+  form.addEventListener("submit", (event) => { event.preventDefault(); filter(); step(1); });
+  document.getElementById("before").addEventListener("click", () => { filter(); step(-1); });
+  document.getElementById("clear").addEventListener("click", clear);
+  addEventListener("hashchange", land);
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest?.('a[href^="#"]');
+    if (link && link.hash === location.hash) land();
+  });
+  addEventListener("keydown", (event) => {
+    const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement?.tagName);
+    if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) { event.preventDefault(); query.focus(); query.select(); }
+    if (event.key === "Escape" && typing) { clear(); document.activeElement.blur(); }
+    if (event.key === "Enter" && event.shiftKey && document.activeElement === query) { event.preventDefault(); filter(); step(-1); }
+  });
+  form.hidden = false;
+  filter();
+  if (location.hash) land();
+})();
