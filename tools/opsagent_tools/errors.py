@@ -5,6 +5,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from opsagent_tools.hosts.hostkeys import HostKey
 
 
 class ExitCode(IntEnum):
@@ -57,6 +61,8 @@ class HostKeyMismatch(HostError):
     """The host key is unknown or has changed: we do not connect."""
 
     exit_code = ExitCode.INVALID
+    offered: HostKey | None = None
+    """The unknown key, for a person to compare and accept; None when a known one has changed."""
 
 
 class AuthFailed(HostError, PermissionError):

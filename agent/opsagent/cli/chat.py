@@ -38,9 +38,10 @@ def command(
     With neither --host nor --hosts (and no hosts.toml here) it is on the lab: simulated hosts on loopback.
 
     \b
-    OPENAI_BASE_URL=http://gpu4:30000/v1 OPENAI_API_KEY=EMPTY opsagent chat --llm Qwen3.6-27B --host target=gpu3
-    printf '/plan /srv/models/m --host gpu3\\n/run launch\\nyes\\n' | opsagent chat --hosts hosts.toml
-    opsagent chat --resume last
+    Examples:
+      OPENAI_BASE_URL=http://gpu4:30000/v1 OPENAI_API_KEY=EMPTY opsagent chat --llm Qwen3.6-27B --host target=gpu3
+      printf '/plan /srv/models/m --host gpu3\\n/run launch\\nyes\\n' | opsagent chat --hosts hosts.toml
+      opsagent chat --resume last
 
     Enter sends; Alt-Enter, or a backslash at the end, begins a new line. Ctrl-C cancels an answer, Ctrl-D leaves.
 
@@ -91,13 +92,20 @@ def _opened(
     ground = lab_ground(lab, here) if simulated else real_ground(hosts, hosts_file, here)
     settings = record.Settings(
         llm=llm, run_llm=run_llm or "autopilot", approve=approve, approve_file=approve_file, hosts=hosts,
-        hosts_file=hosts_file, lab=ground.places.lab_name, folder=str(here),
+        hosts_file=hosts_file, lab=_scenario(lab) if simulated else "", folder=str(here),
     )  # fmt: skip
     try:
         return record.begin(settings, ground, watcher=view, notice=view.say)
     except BaseException:
         ground.places.close()
         raise
+
+
+def _scenario(lab: str) -> str:
+    """The scenario as a later process finds it again."""
+    from opsagent.chat.ground import SCENARIO
+
+    return str(Path(lab).absolute()) if lab.endswith(".toml") else lab or SCENARIO
 
 
 def _reader(edited: bool) -> PlainReader | TerminalReader:

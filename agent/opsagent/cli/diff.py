@@ -7,18 +7,27 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from opsagent.cli.candidates import runs
+
 if TYPE_CHECKING:
     from opsagent.journal.runs import Opened
 
 
 @click.command("diff", short_help="Where two runs part.")
-@click.argument("a")
-@click.argument("b")
+@click.argument("a", shell_complete=runs)
+@click.argument("b", shell_complete=runs)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(a: str, b: str, as_json: bool) -> int:
     """Compare two runs step by step and call by call: the first divergence with its surroundings, then totals.
 
-    Times, ids and measured durations are not compared. Exit: 0 the same course, 1 they part, 2 no such run, 9 damaged.
+    Times, ids and measured durations are not compared.
+
+    \b
+    Examples:
+      opsagent diff 7f3a 91c0
+      opsagent diff transcripts/story transcripts/story-llm --json
+
+    Exit: 0 the same course, 1 they part, 2 no such run, 9 damaged.
     """
     from opsagent.cli import fail
     from opsagent.divergence import parting, totals

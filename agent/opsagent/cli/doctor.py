@@ -10,19 +10,36 @@ from typing import TYPE_CHECKING
 
 import click
 
+from opsagent.cli.candidates import host_names
+
 if TYPE_CHECKING:
     from opsagent.doctor import Check
 
 
 @click.command("doctor", short_help="Check this machine, the hosts and the LLM endpoint.")
-@click.option("--host", "names", multiple=True, metavar="NAME", help="A host to check (default: all of hosts.toml).")
+@click.option(
+    "--host",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=host_names,
+    help="A host to check (default: all of hosts.toml).",
+)
 @click.option("--hosts", "hosts_file", default="", metavar="FILE", help="hosts.toml to use.")
 @click.option("--llm", default=None, metavar="NAME", help="Model at OPENAI_BASE_URL to check (sends two requests).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(names: tuple[str, ...], hosts_file: str, llm: str | None, as_json: bool) -> int:
     """Check this machine, the hosts of hosts.toml (or --host NAME), and with --llm the model's endpoint.
 
-    Hosts are only read. Exit: 0 fine, 2 something to configure, 3 unreachable, 8 the model makes no tool calls.
+    Hosts are only read.
+
+    \b
+    Examples:
+      opsagent doctor
+      opsagent doctor --host kpro5 --host local
+      OPENAI_BASE_URL=http://gpu4:30000/v1 opsagent doctor --llm Qwen3.6-27B
+
+    Exit: 0 fine, 2 something to configure, 3 unreachable, 8 the model makes no tool calls.
     """
     from opsagent.cli import fail
     from opsagent_tools.errors import OpsError, worst
@@ -32,13 +49,13 @@ def command(names: tuple[str, ...], hosts_file: str, llm: str | None, as_json: b
         for check in _checks(names, hosts_file, llm):
             found.append(check)
             if not as_json:
-                _print(check)
+                print_check(check)
     except OpsError as error:
         return fail(error, as_json=as_json)
     code = int(worst([check.exit_code for check in found if check.ok is False]))
     if as_json:
-        rows = [{"area": c.area, "name": c.name, "ok": c.ok, "detail": c.detail, "hint": c.hint} for c in found]
-        click.echo(json.dumps({"ok": code == 0, "exit_code": code, "checks": rows}, indent=1, ensure_ascii=False))
+        body = {"ok": code == 0, "exit_code": code, "checks": rows_of(found)}
+        click.echo(json.dumps(body, indent=1, ensure_ascii=False))
     return code
 
 
@@ -72,7 +89,13 @@ def _hosts(names: tuple[str, ...], path: Path, given: bool) -> Iterator[Check]:
             host.close()
 
 
-def _print(check: Check) -> None:
+def rows_of(found: list[Check]) -> list[dict[str, object]]:
+    """The checks as `--json` prints them."""
+    return [{"area": c.area, "name": c.name, "ok": c.ok, "detail": c.detail, "hint": c.hint} for c in found]
+
+
+def print_check(check: Check) -> None:
+    """One line, and what to do when it is not fine."""
     mark = {True: "✔", False: "✘", None: "·"}[check.ok]
     click.echo(f"{mark} {check.area}: {check.name}: {check.detail}")
     if check.hint and check.ok is not True:

@@ -8,19 +8,33 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from opsagent.cli.candidates import scenarios
+
 if TYPE_CHECKING:
     from opsagent_lab.lab import Lab
 
 
 @click.group("lab", short_help="The simulated hosts: list scenarios, serve one.")
 def command() -> None:
-    """Simulated GPU hosts behind a real SSH server on loopback."""
+    """Simulated GPU hosts behind a real SSH server on loopback.
+
+    \b
+    Examples:
+      opsagent lab list
+      opsagent lab serve story --hosts-file lab.toml
+    """
 
 
 @command.command("list")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def list_scenarios(as_json: bool) -> int:
-    """The scenarios, what each is about, and the runbook it is for."""
+    """The scenarios, what each is about, and the runbook it is for.
+
+    \b
+    Examples:
+      opsagent lab list
+      opsagent lab list --json
+    """
     from opsagent_lab import scenario
 
     loaded = [scenario.load(name) for name in scenario.names()]
@@ -46,7 +60,7 @@ def list_scenarios(as_json: bool) -> int:
 
 
 @command.command("serve")
-@click.argument("scenario")
+@click.argument("scenario", shell_complete=scenarios)
 @click.option(
     "--state", type=click.Path(path_type=Path, dir_okay=False), help="Keep the hosts' state here, and start from it."
 )
@@ -59,6 +73,11 @@ def serve(scenario: str, state: Path | None, hosts_file: Path | None, speed: flo
 
     Prints one line of JSON when it is up: `lab`, `pid`, `speed`, `roles`, `params` and `hosts` (the tables of a hosts.toml).
     A client that dies or loses its link leaves the hosts as they are; `--state` keeps them over the end of this program too.
+
+    \b
+    Examples:
+      opsagent lab serve story --hosts-file lab.toml --speed 100
+      opsagent run runbooks/launch.md --hosts lab.toml --host target=kpro5    # in another terminal
     """
     import opsagent_lab
     from opsagent.cli import fail

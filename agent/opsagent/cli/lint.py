@@ -6,13 +6,22 @@ from pathlib import Path
 
 import click
 
+from opsagent.cli.candidates import runbooks
+
 
 @click.command("lint", short_help="Check a runbook before anything runs.")
-@click.argument("runbooks", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("runbooks", nargs=-1, required=True, type=click.Path(path_type=Path), shell_complete=runbooks)
 def command(runbooks: tuple[Path, ...]) -> int:
     """Check names, types, references, expressions and the places to go of RUNBOOKS.
 
-    Prints one line a fault, `FILE:LINE: what (what to write instead)`. Exit 0 without faults, else 2.
+    Prints one line a fault, `FILE:LINE: what (what to write instead)`.
+
+    \b
+    Examples:
+      opsagent lint mine.md
+      opsagent lint runbooks/*.md
+
+    Exit: 0 without faults, else 2.
     """
     from opsagent.checked import faults_of
     from opsagent.data import find_runbook

@@ -38,10 +38,11 @@ def command(
     `opsagent approve RUN CALL` in another terminal; then the assistant makes the same call again, and it runs once.
 
     \b
-    opsagent mcp                               # no hosts: plan, diagnose, runs, show
-    opsagent mcp --host gpu4                   # a host of hosts.toml or ~/.ssh/config
-    opsagent mcp --lab hybrid                  # simulated hosts
-    {"mcpServers": {"opsagent": {"command": "opsagent", "args": ["mcp", "--host", "gpu4"]}}}
+    Examples:
+      opsagent mcp                               # no hosts: plan, diagnose, runs, show
+      opsagent mcp --host gpu4                   # a host of hosts.toml or ~/.ssh/config
+      opsagent mcp --lab hybrid                  # simulated hosts
+      {"mcpServers": {"opsagent": {"command": "opsagent", "args": ["mcp", "--host", "gpu4"]}}}
     """
     from opsagent_tools.errors import InputError, OpsError
 

@@ -42,8 +42,11 @@ def command(
     r"""Predict whether a launch starts, with which limits, and which flags are better. SGLang's FLAGS come after --.
 
     \b
-    opsagent plan --model Qwen3.6-27B --gpu "RTX A6000:49140" --num-gpus 2 --want-context 32768 \
-        --want-concurrency 4 -- --tp 2
+    Examples:
+      opsagent plan --model Qwen3.6-27B --gpu "RTX A6000:49140" --num-gpus 2 --want-context 32768 \
+          --want-concurrency 4 -- --tp 2
+      opsagent plan --model Qwen3.6-27B --gpu H200:143771 --free-gib 139.1 --json
+      opsagent plan --model Qwen3.6-27B --gpu "RTX A6000:49140" --num-gpus 2 --svg frontier.svg -- --tp 2
 
     Exit code: 0 it fits, 1 it would fail, 2 we cannot read the question.
     """

@@ -8,10 +8,18 @@ from typing import Any
 
 import click
 
+from opsagent.cli.candidates import host_names, runs, tools
+
 
 @click.group(name="policy")
 def command() -> None:
-    """Explain or test the gate's policy."""
+    """How the gate judges calls: one call explained, or every rule of the configuration tested on its own examples.
+
+    \b
+    Examples:
+      opsagent policy explain ssh_exec gpu1 -- systemctl restart nginx
+      opsagent policy test
+    """
 
 
 @command.command(context_settings={"ignore_unknown_options": True})
@@ -22,9 +30,15 @@ def command() -> None:
     type=click.Path(path_type=Path),
     help="hosts.toml: facts are asked of a host that it names.",
 )
-@click.option("--run", "run_id", default="", help="Judge as if in this run: its units and processes are ours.")
-@click.argument("tool")
-@click.argument("host")
+@click.option(
+    "--run",
+    "run_id",
+    default="",
+    shell_complete=runs,
+    help="Judge as if in this run: its units and processes are ours.",
+)
+@click.argument("tool", shell_complete=tools)
+@click.argument("host", shell_complete=host_names)
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED, metavar="-- ARGV…")
 def explain(as_json: bool, hosts_file: Path | None, run_id: str, tool: str, host: str, argv: tuple[str, ...]) -> int:
     """How would the gate classify this call?
@@ -32,6 +46,14 @@ def explain(as_json: bool, hosts_file: Path | None, run_id: str, tool: str, host
     ARGV is the command for ssh_exec and run_job, where a word `|` separates the stages of a pipe; KEY=VALUE arguments for
     other tools. Nothing is executed. A host that is not configured is not asked: paths count as not being links and pids as
     not ours, and each such fact is listed as assumed.
+
+    \b
+    Examples:
+      opsagent policy explain ssh_exec gpu1 -- ps aux '|' grep sglang
+      opsagent policy explain write_file gpu1 -- path=/etc/pve/lxc/129.conf
+      opsagent policy explain stop_server gpu1 --run 7f3a -- unit=opsagent-7f3a-c58
+
+    Exit: 0 whatever the tier, 2 for a call that cannot be read.
     """
     from opsagent.cli import fail
     from opsagent.gate.explain import explained
@@ -60,7 +82,15 @@ def explain(as_json: bool, hosts_file: Path | None, run_id: str, tool: str, host
 @click.option("--json", "as_json", is_flag=True, help="One JSON object: files, rules, examples.")
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 def test(as_json: bool, files: tuple[Path, ...]) -> int:
-    """Run the examples of all policy files in force here (or of FILES). Exit 0, or 2 with the first fault."""
+    """Run the examples of all policy files in force here (or of FILES).
+
+    \b
+    Examples:
+      opsagent policy test
+      opsagent policy test /etc/opsagent/opsagent.toml --json
+
+    Exit: 0 all hold, 2 with the first fault.
+    """
     from opsagent.cli import fail
     from opsagent.config import layers, read_layer
     from opsagent.gate.policy_file import policy_from

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
+from opsagent.cli.candidates import runs
+
 if TYPE_CHECKING:
     from opsagent.protocols import Model
     from opsagent.replay.recording import Recording
@@ -21,8 +23,14 @@ BANNERS = {
 
 
 @click.command("replay", short_help="Run a transcript again without hosts or model.")
-@click.argument("run")
-@click.option("--mode", type=click.Choice(["strict", "sequential", "loose"]), default="strict", show_default=True)
+@click.argument("run", shell_complete=runs)
+@click.option(
+    "--mode",
+    type=click.Choice(["strict", "sequential", "loose"]),
+    default="strict",
+    show_default=True,
+    help="How much must be the same: all, the order of the tools, or nothing.",
+)
 @click.option("--live-model", default="", metavar="NAME", help="Another model decides; results stay recorded (loose).")
 @click.option("--sim", is_flag=True, help="Recorded decisions on the lab's hosts, instead of recorded results.")
 @click.option("--out", default="", metavar="DIR", help="With --sim: where the new run goes (default: a new run).")
@@ -32,6 +40,12 @@ def command(run: str, mode: str, live_model: str, sim: bool, out: str, as_json: 
 
     Nothing is sent anywhere and no host is touched, except the model's requests with --live-model. It proves that this
     version of the program decides from the recorded results what was decided then; it proves nothing about hosts.
+
+    \b
+    Examples:
+      opsagent replay transcripts/story
+      opsagent replay 7f3a --mode sequential              # prompts may differ, the order of the tools may not
+      opsagent replay transcripts/story-llm --sim         # its decisions on the lab's hosts
 
     Exit: 0 the same, 9 diverged or damaged, 2 no such run.
     """

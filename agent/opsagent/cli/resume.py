@@ -6,11 +6,12 @@ import sys
 
 import click
 
+from opsagent.cli.candidates import runs
 from opsagent.cli.run import MODES
 
 
 @click.command("resume", short_help="Go on with a run that stopped.")
-@click.argument("run")
+@click.argument("run", shell_complete=runs)
 @click.option("--llm", default="", metavar="NAME", help="Another model than the run had.")
 @click.option("--approve", type=MODES, default=None, help="Who approves from here on.")
 @click.option(
@@ -22,7 +23,15 @@ def command(run: str, llm: str, approve: str | None, params: tuple[str, ...], ac
     """Go on with RUN (an id, the beginning of one, or a path) from its last finished call.
 
     A call whose outcome is unknown is settled first: asked of the host, made again if it only reads, or left to you.
-    After exit 4: `opsagent approve RUN CALL`, then resume. Exit codes are those of `run`.
+    After exit 4: `opsagent approve RUN CALL`, then resume.
+
+    \b
+    Examples:
+      opsagent resume 7f3a
+      opsagent resume 7f3a --accept-drift      # the runbook, the policy or hosts.toml was changed meanwhile
+      opsagent resume 7f3a --llm autopilot     # another model goes on
+
+    Exit codes are those of `run`.
     """
     from opsagent.again import missing_report, reopened
     from opsagent.cli.output import say_error, show_report, watcher_for

@@ -8,15 +8,29 @@ from pathlib import Path
 
 import click
 
+from opsagent.cli.candidates import params as parameters
+from opsagent.cli.candidates import roles, runbooks, scenarios
+
 MODES = click.Choice(["ask", "declared", "never"])
 
 
 @click.command("run", short_help="Follow a runbook to a verified report.")
-@click.argument("runbook")
-@click.option("-p", "params", multiple=True, metavar="NAME=VALUE", help="A parameter of the runbook.")
-@click.option("--host", "hosts", multiple=True, metavar="ROLE=NAME", help="Host of a role; `local` is this machine.")
+@click.argument("runbook", shell_complete=runbooks)
+@click.option(
+    "-p", "params", multiple=True, metavar="NAME=VALUE", shell_complete=parameters, help="A parameter of the runbook."
+)
+@click.option(
+    "--host",
+    "hosts",
+    multiple=True,
+    metavar="ROLE=NAME",
+    shell_complete=roles,
+    help="Host of a role; `local` is this machine.",
+)
 @click.option("--hosts", "hosts_file", default="", metavar="FILE", help="hosts.toml to use.")
-@click.option("--lab", default="", metavar="SCENARIO", help="Simulated hosts (opsagent lab list).")
+@click.option(
+    "--lab", default="", metavar="SCENARIO", shell_complete=scenarios, help="Simulated hosts (opsagent lab list)."
+)
 @click.option("--llm", default="", metavar="NAME", help="Model at OPENAI_BASE_URL; `autopilot`; `replay:RUN`.")
 @click.option("--approve", type=MODES, default=None, help="Who approves (default: ask with a terminal).")
 @click.option("--approve-file", default="", metavar="FILE", help="Pre-approved calls by hash.")
@@ -32,9 +46,11 @@ def command(
     With neither --host nor --hosts (and no hosts.toml here) it runs on the lab: simulated hosts on loopback.
 
     \b
-    opsagent run runbooks/migrate.md                                  # the lab, nobody is asked
-    opsagent run runbooks/launch.md --host target=gpu1 -p model_dir=/srv/models/Qwen3-32B
-    OPENAI_BASE_URL=http://localhost:30000/v1 opsagent run runbooks/launch.md --host target=gpu1 --llm Qwen3.6-27B
+    Examples:
+      opsagent run runbooks/migrate.md                 # the lab, nobody is asked
+      opsagent run runbooks/launch.md --host target=gpu1 -p model_dir=/srv/models/Qwen3-32B -p wish="--tp-size 2"
+      opsagent run runbooks/launch.md --host target=gpu1 --dry-run
+      OPENAI_BASE_URL=http://gpu4:30000/v1 opsagent run runbooks/launch.md --host target=gpu1 --llm Qwen3.6-27B
 
     Exit: 0 verified, 1 failed, 2 usage, 3 transient, 4 needs approval, 5 budget, 6 denied, 7 outcome unknown,
     8 model unusable, 9 replay mismatch, 130 interrupted.

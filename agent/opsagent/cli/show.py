@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from opsagent.cli.candidates import runs
+
 if TYPE_CHECKING:
     from opsagent.journal.runs import Opened
     from opsagent.protocols import Event
@@ -15,7 +17,7 @@ STYLES = {"step": "bold", "good": "green", "bad": "red", "ask": "yellow", "dim":
 
 
 @click.command("show", short_help="Show a run, or write it as HTML.")
-@click.argument("run")
+@click.argument("run", shell_complete=runs)
 @click.argument("events", nargs=-1, metavar="[EVENT]...")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object: state and events.")
 @click.option("--brief", is_flag=True, help="Leave out the model's words.")
@@ -24,9 +26,10 @@ def command(run: str, events: tuple[str, ...], as_json: bool, brief: bool, blob:
     """Show RUN, an id, a prefix of one, or a path; with EVENT (e41) only these, in full.
 
     \b
-    opsagent show 7f3a                # what happened, with the event behind each line
-    opsagent show 7f3a e212 e226      # the evidence of a claim
-    opsagent show 7f3a --blob 3fd1    # a whole output
+    Examples:
+      opsagent show 7f3a                # what happened, with the event behind each line
+      opsagent show 7f3a e212 e226      # the evidence of a claim
+      opsagent show 7f3a --blob 3fd1    # a whole output
     """
     from opsagent.cli import fail
     from opsagent.journal.runs import open_run

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from opsagent.cli.candidates import runs
 from opsagent.cli.run import MODES
 
 if TYPE_CHECKING:
@@ -42,24 +43,40 @@ def _undo(
 
 
 @click.command("stop", short_help="End the server that a run started.")
-@click.argument("run")
+@click.argument("run", shell_complete=runs)
 @click.option("--approve", type=MODES, default=None, help="Who approves.")
 @click.option("--accept-drift", is_flag=True, help="Do it although runbook, policy or hosts changed.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
 def stop(run: str, approve: str | None, accept_drift: bool, as_json: bool) -> int:
-    """End the server of RUN: its whole process group, and wait until the GPUs have their memory back."""
+    """End the server of RUN: its whole process group, and wait until the GPUs have their memory back.
+
+    \b
+    Examples:
+      opsagent stop 7f3a
+      opsagent stop 7f3a --approve declared --json
+
+    Exit codes are those of `run`.
+    """
     from opsagent.again import stop_server
 
     return _undo(run, "stop", approve, accept_drift, as_json, stop_server)
 
 
 @click.command("rollback", short_help="Undo what a run did, newest first, through the gate.")
-@click.argument("run")
+@click.argument("run", shell_complete=runs)
 @click.option("--approve", type=MODES, default=None, help="Who approves.")
 @click.option("--accept-drift", is_flag=True, help="Do it although runbook, policy or hosts changed.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
 def rollback(run: str, approve: str | None, accept_drift: bool, as_json: bool) -> int:
-    """Make the rollbacks that the runbook declares for the steps of RUN, newest first, each through the gate."""
+    """Make the rollbacks that the runbook declares for the steps of RUN, newest first, each through the gate.
+
+    \b
+    Examples:
+      opsagent rollback 7f3a
+      opsagent rollback 7f3a --accept-drift
+
+    Exit codes are those of `run`.
+    """
     from opsagent.again import roll_back
 
     return _undo(run, "rollback", approve, accept_drift, as_json, roll_back)

@@ -6,14 +6,23 @@ import json
 
 import click
 
+from opsagent.cli.candidates import runs
+
 
 @click.command("verify", short_help="Check a run's journal, blobs and evidence.")
-@click.argument("run")
+@click.argument("run", shell_complete=runs)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(run: str, as_json: bool) -> int:
     """Check RUN: the hash chain, every blob, that each effect was approved before it began, and the report's evidence.
 
-    A torn last line is tolerated (it was never acted upon). Exit: 0 intact, 9 damaged, 2 no such run.
+    A torn last line is tolerated (it was never acted upon).
+
+    \b
+    Examples:
+      opsagent verify 7f3a
+      opsagent verify transcripts/story --json
+
+    Exit: 0 intact, 9 damaged, 2 no such run.
     """
     from opsagent.cli import fail
     from opsagent.journal.runs import find_run

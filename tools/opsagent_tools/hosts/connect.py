@@ -7,11 +7,10 @@ ProxyJump, ProxyCommand, UserKnownHostsFile, GlobalKnownHostsFile, ConnectTimeou
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import hashlib
 import logging
 import os
+import shlex
 import socket
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +29,7 @@ from paramiko.ssh_exception import (
 )
 
 from opsagent_tools.errors import AuthFailed, HostError, HostKeyMismatch, HostUnreachable, InputError
+from opsagent_tools.hosts.hostkeys import HostKey, Refuse, RevokedHostKey, UnknownHostKey, fingerprint, load
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())  # else it prints tracebacks of failed connects
 
@@ -117,12 +117,9 @@ def _ssh_config(chosen: str) -> SSHConfig:
 def _secure(connection: fabric.Connection, target: SshTarget) -> None:
     shown = connection.ssh_config
     client = connection.client
-    client.set_missing_host_key_policy(paramiko.RejectPolicy())
-    for path in known_hosts_files(target, shown):
-        try:
-            client.load_system_host_keys(str(path))
-        except (OSError, SSHException) as error:
-            raise InputError(f"cannot read known hosts: {error}", where=str(path)) from error
+    hashed = str(shown.get("hashknownhosts", "no")).lower() == "yes"
+    revoked = load(client, known_hosts_files(target, shown))
+    client.set_missing_host_key_policy(Refuse(target.known_hosts or _user_files(shown)[0], hashed, revoked))
     keys = [target.identity] if target.identity else [str(name) for name in shown.get("identityfile", [])]
     found = [str(Path(name).expanduser()) for name in keys if Path(name).expanduser().is_file()]
     if target.identity and not found:
@@ -142,9 +139,12 @@ def known_hosts_files(target: SshTarget, shown: dict[str, object]) -> list[Path]
         if not path.is_file():
             raise InputError(f"no such known_hosts file: {target.known_hosts}")
         return [path]
-    user = str(shown.get("userknownhostsfile", "~/.ssh/known_hosts ~/.ssh/known_hosts2")).split()
     everyone = str(shown.get("globalknownhostsfile", "/etc/ssh/ssh_known_hosts")).split()
-    return [path for path in (Path(name).expanduser() for name in [*user, *everyone]) if path.is_file()]
+    return [path for path in (Path(name).expanduser() for name in [*_user_files(shown), *everyone]) if path.is_file()]
+
+
+def _user_files(shown: dict[str, object]) -> list[str]:
+    return str(shown.get("userknownhostsfile", "~/.ssh/known_hosts ~/.ssh/known_hosts2")).split() or ["/dev/null"]
 
 
 def explain(error: Exception, connection: fabric.Connection, where: str) -> HostError | InputError:
@@ -160,17 +160,19 @@ def _refused_us(error: Exception, place: str, where: str) -> HostError | InputEr
     host, _, port = place.rpartition("@")[2].rpartition(":")
     if isinstance(error, BadHostKeyException):
         what = (
-            f"the host key of {place} has CHANGED: it shows {fingerprint(error.key)}, known_hosts has "
-            f"{fingerprint(error.expected_key)}"
+            f"the host key of {place} has CHANGED: it shows {_shown(error.key)}, known_hosts has "
+            f"{_shown(error.expected_key)}"
         )
         entry = host if port == "22" else f"[{host}]:{port}"
         hint = (
             f"find out why before anything else; if it was re-installed: ssh-keygen -R '{entry}', then add the new key"
         )
         return HostKeyMismatch(what, where=where, hint=hint)
-    if isinstance(error, SSHException) and "not found in known_hosts" in str(error):
-        hint = f"compare its fingerprint on its console, then: ssh-keyscan -p {port} {host} >> ~/.ssh/known_hosts"
-        return HostKeyMismatch(f"the host key of {place} is unknown, so we do not connect", where=where, hint=hint)
+    if isinstance(error, RevokedHostKey):
+        what = f"the host key of {place} is marked @revoked in known_hosts: {error}"
+        return HostKeyMismatch(what, where=where, hint="somebody may hold that key: do not connect to this host")
+    if isinstance(error, UnknownHostKey):
+        return _unknown_key(error.key, place, where)
     if isinstance(error, PasswordRequiredException):
         return AuthFailed(
             f"the key for {place} has a passphrase", where=where, hint="load it into ssh-agent: ssh-add KEY"
@@ -186,6 +188,17 @@ def _refused_us(error: Exception, place: str, where: str) -> HostError | InputEr
     if isinstance(error, (SSHException, ValueError)) and "key" in str(error).lower() and "encountered" in str(error):
         return InputError(f"a private key cannot be read: {error}", where=where)
     return None
+
+
+def _unknown_key(key: HostKey, place: str, where: str) -> HostKeyMismatch:
+    name = where.partition(" (")[0]  # without the jump host, which is reached on the way to it
+    failure = HostKeyMismatch(
+        f"the host key of {place} is unknown, so we do not connect: it shows {key.kind} {key.fingerprint}", where=where,
+        hint="compare that on its console (ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub); if it is the same: "
+        f"opsagent hosts test {shlex.quote(name)} --accept-key {key.fingerprint}",
+    )  # fmt: skip
+    failure.offered = key
+    return failure
 
 
 def _unreachable(error: Exception, place: str, where: str) -> HostError:
@@ -208,10 +221,8 @@ def _unreachable(error: Exception, place: str, where: str) -> HostError:
     return HostUnreachable(f"{place}: {words}", where=where, hint=hint)
 
 
-def fingerprint(key: paramiko.PKey) -> str:
-    """`SHA256:…`, as `ssh-keygen -lf` prints it."""
-    digest = base64.b64encode(hashlib.sha256(key.asbytes()).digest()).decode().rstrip("=")
-    return f"{key.get_name()} SHA256:{digest}"
+def _shown(key: paramiko.PKey) -> str:
+    return f"{key.get_name()} {fingerprint(key.asbytes())}"
 
 
 def aliases(ssh_config: str = "") -> set[str]:

@@ -77,10 +77,19 @@ def load_inventory(path: Path | str) -> Inventory:
     """Read hosts.toml. Raises InputError: unreadable, unknown keys (with a suggestion), references to nothing."""
     where = str(path)
     try:
-        data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(f"cannot read it: {error.strerror}", where=where, hint="--hosts names a hosts.toml") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise InputError(f"not TOML: {error}", where=where) from error
+    return parse_inventory(text, where)
+
+
+def parse_inventory(text: str, where: str) -> Inventory:
+    """The same from the text of a hosts.toml; `where` names it in errors."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
         raise InputError(f"not TOML: {error}", where=where) from error
     _known(data, {"hosts"}, where, "top level")
     tables = data.get("hosts", {})
@@ -180,7 +189,7 @@ def _open(name: str, inventory: Inventory, opened: dict[str, Host]) -> Host:
         return ssh.SshHost(name, connect.SshTarget(name))
     if parts and parts["user"]:
         return ssh.SshHost(name, _destination(name))
-    hint = f"add [hosts.{name}] to {inventory.path or 'hosts.toml'}, or a Host entry to ~/.ssh/config"
+    hint = f"opsagent hosts add {name} --address … writes it into hosts.toml; or a Host entry in ~/.ssh/config"
     raise InputError(unknown(name, inventory), where=inventory.path, hint=hint)
 
 
