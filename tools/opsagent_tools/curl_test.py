@@ -12,6 +12,7 @@ from opsagent_tools.verify import probes
 from opsagent_tools.verify.api import Api
 from opsagent_tools.verify.probes import Bench, Found
 from opsagent_tools.verify.server import About, look
+from opsagent_tools.verify.together import at_once
 
 
 class CurlTestArgs(Args):
@@ -110,7 +111,7 @@ def _ask(bench: Bench, args: CurlTestArgs, ctx: Context) -> list[Found]:
             ctx.progress(Progress("a long prompt, and one over the limit"))
             found += probes.long_prompt(bench)
         ctx.progress(Progress("several at once"))
-        found.append(probes.at_once(bench, args.concurrency))
+        found.append(at_once(bench, args.concurrency))
     return found
 
 
@@ -140,7 +141,7 @@ def _result(args: CurlTestArgs, about: About, found: list[Found]) -> CurlTestRes
     shown = []
     for one in found:
         ok, detail = one.ok, one.detail
-        content = one.probe in ("arithmetic", "prose", "at_once", "tool_call", "thinking")
+        content = one.probe in ("arithmetic", "prose", "at_once", "tool_call", "thinking", "streaming")
         if args.expect_degenerate and ok is False and content and "no answer" not in detail and "failed:" not in detail:
             ok, detail = True, f"{detail} (random weights: garbage is expected)"
         shown.append(

@@ -152,7 +152,8 @@ def _generated(reply: chat.Reply) -> dict[str, Any]:
         "prompt_tokens": reply.prompt,
         "completion_tokens": reply.completion,
     }
-    return {"text": reply.content, "meta_info": info}
+    ids = [sum(piece.encode()) for piece in pieces(reply.content)]
+    return {"text": reply.content, "output_ids": ids, "meta_info": info}
 
 
 def _ready(server: Server, _client: Process, _request: Request) -> Response:

@@ -11,7 +11,7 @@ from opsagent_lab.engine.probe_facts import probe_facts
 from opsagent_lab.engine.probe_files import probe_file
 from opsagent_lab.engine.probe_job import probe_job
 from opsagent_lab.engine.probe_model import probe_model_files
-from opsagent_lab.engine.probe_net import probe_net, probe_procs
+from opsagent_lab.engine.probe_net import probe_net, probe_procs, probe_together
 from opsagent_lab.engine.probe_preflight import probe_preflight
 from opsagent_lab.program import Process
 
@@ -35,6 +35,7 @@ PROBES: dict[str, Probe] = {
     "net": probe_net,
     "preflight": probe_preflight,
     "procs": probe_procs,
+    "together": probe_together,
     "venv": probe_venv,
     "venvs": probe_venvs,
 }

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from opsagent_tools.sglang.diagnosis.degenerate import Judged, judge
 from opsagent_tools.verify.api import Reply
 
 
@@ -40,6 +41,13 @@ class Answer:
     def said(self) -> str:
         """The answer proper: without thoughts that a missing parser left in the content."""
         return self.content.rpartition("</think>")[2].strip()
+
+
+def judged(answer: Answer, prompt: str) -> Judged:
+    """Whether content or thoughts are degenerate. A tool call is an answer without a text."""
+    if answer.tool_calls:
+        return Judged()
+    return judge(answer.content, answer.reasoning, prompt=prompt, finish=answer.finish, tokens=answer.completion_tokens)
 
 
 def whole(reply: Reply) -> Answer:
@@ -85,7 +93,7 @@ def streamed(reply: Reply) -> Answer:
         for choice in chunk.get("choices") or []:
             delta = choice.get("delta") or {}
             answer.content += delta.get("content") or ""
-            answer.reasoning += delta.get("reasoning_content") or ""
+            answer.reasoning += delta.get("reasoning_content") or delta.get("reasoning") or ""
             answer.finish = choice.get("finish_reason") or answer.finish
             answer.chunks += 1
     return answer

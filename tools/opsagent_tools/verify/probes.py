@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from opsagent_tools.sglang.diagnosis.degenerate import why_degenerate
-from opsagent_tools.verify.answer import Answer, streamed, whole
+from opsagent_tools.sglang.diagnosis.degenerate import Judged, repeated_token
+from opsagent_tools.verify.answer import Answer, judged, streamed, whole
 from opsagent_tools.verify.api import Api
 from opsagent_tools.verify.server import About
 
@@ -18,8 +16,6 @@ SUM = "What is 17*23? Answer with the number only."
 SUM_ANSWER = "391"
 STORY = "Describe in three or four sentences how a bicycle stays upright."
 NO_THINKING: dict[str, Any] = {"chat_template_kwargs": {"enable_thinking": False}}
-AT_ONCE = 7
-"""A link carries eight commands at once; one stays free."""
 WEATHER: dict[str, Any] = {
     "type": "function",
     "function": {
@@ -65,30 +61,65 @@ def arithmetic(bench: Bench) -> Found:
     facts = {"first_answer_s": answer.seconds}
     if not answer.ok:
         return Found("arithmetic", False, f"no answer: {answer.words}", seconds=answer.seconds)
-    why = why_degenerate(answer.text, prompt=SUM)
+    found = judged(answer, SUM)
+    if not found.why and not answer.said and answer.finish == "length":  # it thinks although it was told not to
+        answer = bench.chat(SUM, max_tokens=2048)
+        if not answer.ok:
+            return Found("arithmetic", False, f"no answer: {answer.words}", seconds=answer.seconds)
+        found = judged(answer, SUM)
     right = SUM_ANSWER in answer.said.replace(",", "").replace(" ", "")
     shown = " ".join(answer.said.split())[:80]
     detail = f"17*23 → {shown!r}, {answer.seconds:.1f} s"
-    return Found("arithmetic", right, detail, why or ("" if right else "wrong"), answer.seconds, facts)
+    if right and not found.why and answer.finish == "length":
+        found, detail = Judged("no-end", "content"), f"{detail}: right, but it does not stop"
+    elif found.why in SILENT_KINDS or found.part == "reasoning":
+        detail = f"{detail}: {_silence(bench, found, answer)}"
+    why = found.why or ("" if right else "wrong")
+    return Found("arithmetic", not why, detail, why, answer.seconds, facts)
+
+
+SILENT_KINDS = ("empty", "no-text")
 
 
 def prose(bench: Bench) -> Found:
     """Free text, twice: it must not loop, be empty or wander through scripts, and the second must not be worse."""
-    reasons = []
-    total = 0.0
-    rate = 0.0
+    found: list[Judged] = []
+    total = rate = 0.0
     for _ in range(2):
         answer = bench.chat(STORY, max_tokens=220, **NO_THINKING)
         if not answer.ok:
             return Found("prose", False, f"no answer: {answer.words}", seconds=answer.seconds)
         total += answer.seconds
         rate = (answer.completion_tokens or 0) / answer.seconds if answer.seconds > 0 else 0.0
-        reasons.append(why_degenerate(answer.text, prompt=STORY, finished=answer.finish != "length"))
-    why = reasons[0] or reasons[1]
-    which = " (only the second answer, which comes from the cache)" if why and not reasons[0] else ""
-    detail = f"degenerate: {why}{which}" if why else "readable, twice"
+        found.append(judged(answer, STORY))
     facts = {"tokens_per_s": round(rate, 1)} if rate else {}
-    return Found("prose", not why, detail, why, total, facts)
+    bad = found[0] if found[0].why else found[1]
+    if not bad.why:
+        return Found("prose", True, "readable, twice", "", total, facts)
+    which = "" if found[0].why else " (only the second answer, which comes from the cache)"
+    why, words = bad.why, _silence(bench, bad, answer) if bad.why in SILENT_KINDS else bad.words
+    if bad.why == "no-text" and words.startswith("one token"):
+        why = "repeated"
+    return Found("prose", False, f"degenerate: {words}{which}", why, total, facts)
+
+
+def _silence(bench: Bench, found: Judged, answer: Answer) -> str:
+    """Words for an answer without text: which token it was, when it was one over and over that decodes to nothing.
+
+    `/generate` of 0.5.9 to 0.5.23 returns `output_ids` beside the text (managers/tokenizer_manager.py).
+    """
+    if found.why != "no-text":
+        return found.words
+    words = f"{answer.completion_tokens} tokens and no text"
+    options = {"temperature": 0, "max_new_tokens": 64}
+    reply = bench.api.post("/generate", {"text": STORY, "sampling_params": options}, timeout_s=120)
+    ids = reply.json.get("output_ids") if reply.ok and isinstance(reply.json, dict) else None
+    if not isinstance(ids, list) or not all(isinstance(token, int) for token in ids):
+        return f"{words} (special tokens, or numbers that the tokenizer does not have)"
+    token = repeated_token(ids)
+    if token is not None:
+        return f"one token repeated (number {token}), which is no text"
+    return f"{words}: token numbers {', '.join(map(str, ids[:4]))} …"
 
 
 def thinking(bench: Bench) -> Found:
@@ -101,6 +132,9 @@ def thinking(bench: Bench) -> Found:
     thinks = bool(on.reasoning.strip()) or leaked
     facts = {"thinks_by_default": thinks, "thinking_apart": bool(on.reasoning.strip())}
     seconds = on.seconds + off.seconds
+    garbage = judged(on, SUM)
+    if garbage.why:  # whether garbage is thought or said tells nothing about the parser
+        return Found("thinking", False, f"degenerate: {garbage.words}", garbage.why, seconds)
     if leaked:
         return Found(
             "thinking", False, "thoughts stand in the content: --reasoning-parser is missing", "", seconds, facts
@@ -129,7 +163,7 @@ def tool_call(bench: Bench) -> Found:
         return Found("tool_call", None, "no --tool-call-parser: calls stay in the text", seconds=answer.seconds)
     raw = "<tool_call>" in answer.content or "<function=" in answer.content
     detail = f"the call stays in the text although the parser is {parser}" if raw else "the model did not call the tool"
-    return Found("tool_call", False, detail, why_degenerate(answer.text), answer.seconds)
+    return Found("tool_call", False, detail, judged(answer, "").why, answer.seconds)
 
 
 def streaming(bench: Bench) -> Found:
@@ -141,7 +175,9 @@ def streaming(bench: Bench) -> Found:
     detail = (
         f"{answer.chunks} chunks, first after {answer.first_s:.2f} s" if good else "the stream did not end with [DONE]"
     )
-    return Found("streaming", good, detail, "", answer.seconds, {"first_token_s": answer.first_s})
+    return Found(
+        "streaming", good, detail, judged(answer, STORY).why, answer.seconds, {"first_token_s": answer.first_s}
+    )
 
 
 def long_prompt(bench: Bench) -> list[Found]:
@@ -174,27 +210,6 @@ def long_prompt(bench: Bench) -> list[Found]:
             **{**_dict(found[0]), "detail": f"{found[0].detail}; the pool is smaller than the context ({context})"}
         )
     return found
-
-
-def at_once(bench: Bench, wanted: int | None) -> Found:
-    """N requests together: all must be answered, and rightly."""
-    limit = bench.about.max_running_requests
-    n = min(wanted or limit or 2, AT_ONCE)
-    began = time.monotonic()
-    with ThreadPoolExecutor(n) as pool:
-        answers = list(pool.map(lambda i: bench.chat(f"{SUM} (request {i})", **NO_THINKING), range(n)))
-    seconds = time.monotonic() - began
-    bad = [a.words for a in answers if not a.ok]
-    right = sum(SUM_ANSWER in a.said for a in answers)
-    why = "" if right == n else "wrong"
-    facts = {"answered_at_once": n - len(bad)}
-    asked = wanted or limit
-    note = f" of {asked}" if asked and asked > n else ""
-    if bad:
-        return Found("at_once", False, f"{len(bad)} of {n} failed: {bad[0]}", why, seconds, facts)
-    if limit is not None and wanted is not None and limit < wanted:
-        return Found("at_once", False, f"only {limit} run at once, {wanted} were asked for", why, seconds, facts)
-    return Found("at_once", right == n, f"{n}{note} at once, {right} right", why, seconds, facts)
 
 
 def _words(count: int) -> str:

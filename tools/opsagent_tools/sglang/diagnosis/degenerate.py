@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 _ANSWER = re.compile(
     r"[\"']?(?:content|text|reasoning_content|output_text|output|response|completion|answer|reply|generated(?: text)?)[\"']?"
@@ -13,6 +16,8 @@ _ANSWER = re.compile(
 )
 SHORTEST = 8
 """Characters below which a repeated text says nothing."""
+SILENT = 4
+"""Tokens that an empty answer may have: an end mark, an empty thought."""
 
 
 def answers_of(line: str) -> list[str]:
@@ -45,6 +50,52 @@ def why_degenerate(text: str, *, prompt: str = "", finished: bool = True) -> str
     if not finished and len(text) > 400 and len(zlib.compress(text.encode())) < 0.12 * len(text.encode()):
         return "no-end"
     return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What is wrong with one answer: `why` as `why_degenerate` has it, or `no-text`; '' when nothing is. `part` is where."""
+
+    why: str = ""
+    part: Literal["", "content", "reasoning"] = ""
+
+    @property
+    def words(self) -> str:
+        """For people: the reason, and that it is in the thoughts when it is there."""
+        return f"{self.why} (in its thoughts)" if self.part == "reasoning" else self.why
+
+
+def judge(
+    content: str, reasoning: str = "", *, prompt: str = "", finish: str = "stop", tokens: int | None = None
+) -> Judged:
+    """Content and thoughts of one answer, each for itself.
+
+    `finish` is SGLang's finish_reason, `tokens` its count of completion tokens. `no-text`: tokens were made, and none of
+    them is text (special tokens, or numbers that the tokenizer does not have): not the same as an answer that ends at once.
+    Readable thoughts that the token limit cut are no garbage.
+    """
+    cut = finish == "length"
+    for text, part in ((content, "content"), (reasoning, "reasoning")):
+        why = why_degenerate(text, prompt=prompt, finished=not cut) if text.strip() else ""
+        if why:
+            return Judged(why, "content" if part == "content" else "reasoning")
+    if content.strip() or (reasoning.strip() and cut):
+        return Judged()
+    if tokens is not None and tokens > SILENT and not reasoning.strip():
+        return Judged("no-text", "content")
+    return Judged("empty", "content")
+
+
+def repeated_token(tokens: Sequence[int]) -> int | None:
+    """The token that an answer consists of, as far as it ends with one over and over (eight times or more, half of it)."""
+    if not tokens:
+        return None
+    last, count = tokens[-1], 0
+    for token in reversed(tokens):
+        if token != last:
+            break
+        count += 1
+    return last if count >= SHORTEST and 2 * count >= len(tokens) else None
 
 
 def _loops(text: str) -> bool:
