@@ -16,7 +16,13 @@ from opsagent_tools.errors import InputError, suggest
 
 Level = Literal["administrator", "user", "project"]
 NAME = "opsagent.toml"
-SECTIONS = ("gate",)
+SECTIONS = ("gate", "notify", "telemetry")
+EXAMPLES = {
+    "gate": '[gate]\nroots = ["/srv/models"]',
+    "notify": '[notify]\nurl_env = "OPSAGENT_NOTIFY_URL"',
+    "telemetry": '[telemetry]\nendpoint = "http://localhost:4318"',
+}
+"""How each table begins, for the message about one that is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +33,10 @@ class Layer:
     origin: str
     """Path of the file: every setting can say where it comes from."""
     gate: dict[str, Any] = field(default_factory=dict)
+    notify: dict[str, Any] = field(default_factory=dict)
+    """Who is told when a run waits or ends (notify.py)."""
+    telemetry: dict[str, Any] = field(default_factory=dict)
+    """Where spans and metrics go (telemetry/)."""
 
 
 def places(cwd: Path | None = None) -> list[tuple[Level, Path]]:
@@ -50,11 +60,12 @@ def read_layer(level: str, path: Path) -> Layer:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"not TOML: {error}", where=where) from error
     known_keys(data, SECTIONS, where, "top level")
-    gate = data.get("gate", {})
-    if not isinstance(gate, dict):
-        raise InputError("`gate` must be a table", where=where, hint='[gate]\nroots = ["/srv/models"]')
+    tables = {name: data.get(name, {}) for name in SECTIONS}
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            raise InputError(f"`{name}` must be a table", where=where, hint=EXAMPLES[name])
     known: Level = "administrator" if level == "administrator" else "user" if level == "user" else "project"
-    return Layer(known, where, gate)
+    return Layer(known, where, **tables)
 
 
 def known_keys(table: dict[str, Any], keys: tuple[str, ...], where: str, place: str) -> None:

@@ -23,6 +23,7 @@ from opsagent.journal import FileJournal
 from opsagent.learning import learn
 from opsagent.learning import load as load_history
 from opsagent.loop import drive
+from opsagent.observing import Observed, observed
 from opsagent.protocols import Model
 from opsagent.redact import Redactor
 from opsagent.report.build import build
@@ -72,8 +73,13 @@ class Session:
     journal: FileJournal
     places: Places
     interrupted: bool = False
+    observed: Observed | None = None
+    """Notifications and telemetry: they are given time at the end, and what they lost is a note."""
 
     def close(self) -> None:
+        for lost in self.observed.close() if self.observed else ():
+            with contextlib.suppress(OpsError):
+                self.run.emit("note", kind="observer", what=lost)
         with contextlib.suppress(OpsError):
             self.places.close()
         self.journal.close()
@@ -146,6 +152,7 @@ def assemble(
     run.stopped = lambda: session.interrupted or (folder / "STOP").exists()
     if isinstance(watcher, Follower):
         watcher.attach(run)
+    run.watcher = session.observed = observed(run, wish)
     return session
 
 
