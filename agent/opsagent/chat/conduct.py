@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from opsagent.chat.proposal import (
+    HANG,
     Proposal,
     ProposeRunArgs,
     assignments,
@@ -87,9 +88,9 @@ def predicted(chat: Chat, proposal: Proposal) -> Proposal:
 
 
 def show(chat: Chat, proposal: Proposal) -> None:
-    chat.view.say()
+    chat.view.title(f"Proposed run: {proposal.runbook.name}")
     for line in shown(proposal, approve=approvals(chat), tier=lambda name: chat.run.tools[name].tier):
-        chat.view.say(line, "bold" if line.startswith("──") else "")
+        chat.view.say(line, hang=HANG)
 
 
 def approvals(chat: Chat) -> str:
@@ -159,8 +160,10 @@ def ended(chat: Chat, report: StatusReport, folder: Path, *, after: str = "") ->
     """Note the end of a run and show what came of it. `after`: what can be done next, where the status does not say it."""
     noted(chat, report.run, folder, "ended", status=report.status, exit_code=report.exit_code)
     chat.report, chat.last_code = report, report.exit_code
+    mark = f' · SIMULATED (lab "{report.lab}")' if report.simulated else ""
+    chat.view.title(f"{report.headline or report.runbook} · {report.status}{mark}")
     for line in short(report, after):
-        chat.view.say(line, "bold" if line.startswith("──") else "")
+        chat.view.say(line)
 
 
 def lab_comes_back(chat: Chat) -> None:
@@ -176,8 +179,7 @@ def lab_comes_back(chat: Chat) -> None:
 
 def short(report: StatusReport, after: str = "") -> list[str]:
     """The report in a few lines; `/report` has all of it."""
-    mark = f' · SIMULATED (lab "{report.lab}")' if report.simulated else ""
-    lines = ["", f"── {report.headline or report.runbook} · {report.status}{mark}"]
+    lines: list[str] = []
     if report.failed is not None:
         proof = f"  [{', '.join(report.failed.evidence)}]" if report.failed.evidence else ""
         lines.append(f"  {report.failed.text}{proof}")
@@ -211,7 +213,18 @@ def summary(report: StatusReport) -> dict[str, Any]:
         found["endpoint"] = report.endpoint.model_dump()
     if report.deployment is not None:
         found["command"] = shlex.join(report.deployment.argv)
-    return found
+    cited: dict[str, Any] = _cited(found, report.run)
+    return cited
+
+
+def _cited(value: Any, run: str) -> Any:
+    """Events of the run under names that cannot be taken for the chat's own: `7f3a/e58`."""
+    if isinstance(value, dict):
+        return {
+            key: [f"{run}/{event}" for event in item] if key == "evidence" else _cited(item, run)
+            for key, item in value.items()
+        }
+    return [_cited(item, run) for item in value] if isinstance(value, list) else value
 
 
 def as_text(report: StatusReport) -> str:

@@ -6,7 +6,6 @@ The prediction is ours: whatever the model says of limits, the person reads what
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +24,8 @@ from opsagent_tools.tool import Args, Result, Tool
 
 WIDTH = 12
 """Columns of a proposal's labels."""
+HANG = 2 + WIDTH
+"""Where what is too long for one line goes on."""
 
 
 class ProposeRunArgs(Args):
@@ -114,8 +115,7 @@ def planning_call(proposal: Proposal) -> tuple[str, dict[str, Any]] | None:
 def shown(proposal: Proposal, *, approve: str, tier: Callable[[str], str]) -> list[str]:
     """The lines that a person decides on. `tier` says the least tier of a tool."""
     book = proposal.runbook
-    lines = [f"── Proposed run: {book.name} " + "─" * 40]
-    lines += _row("what", f"{book.title} ({book.path})")
+    lines = _row("what", f"{book.title} ({book.path})")
     lines += _row("why", proposal.why)
     for number, (role, name) in enumerate(proposal.places.roles.items()):
         label = proposal.places.inventory.label(name)
@@ -132,8 +132,8 @@ def shown(proposal: Proposal, *, approve: str, tier: Callable[[str], str]) -> li
 
 
 def _row(label: str, text: str) -> list[str]:
-    wrapped = textwrap.wrap(visible(text), 88, break_long_words=False, break_on_hyphens=False) or [""]
-    return [f"  {label if number == 0 else '':{WIDTH}}{line}" for number, line in enumerate(wrapped)]
+    """A label and a text that hangs under it; the view wraps what is too long."""
+    return [f"  {label:{WIDTH}}{visible(text)}"]
 
 
 def _params(proposal: Proposal) -> list[str]:

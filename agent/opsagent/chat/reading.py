@@ -32,6 +32,8 @@ Clean = Callable[[str], str]
 class Reader(Protocol):
     """Reads what the person says. Raises EOFError at the end, KeyboardInterrupt for Ctrl-C."""
 
+    clean: Clean
+
     def read(self) -> str: ...
 
     def ask(self, question: str) -> str: ...
@@ -95,7 +97,6 @@ class TerminalReader:
         return PromptSession(
             history=history, key_bindings=bindings(), multiline=True,
             prompt_continuation=lambda width, _line, _soft: "· ".rjust(width), complete_while_typing=False,
-            placeholder=[("fg:ansibrightblack", "say what you want, or /help")],
         )  # fmt: skip
 
     def _completer(self) -> Any:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from opsagent.data import data_dir
 from opsagent.runbook.model import Runbook
@@ -52,19 +52,20 @@ def opening(ground: Ground, books: Sequence[Runbook]) -> str:
         said = [kind, ground.places.inventory.label(name), f"usually {', '.join(roles)}" if roles else ""]
         lines.append(f"- {name}" + (f" ({'; '.join(each for each in said if each)})" if any(said) else ""))
     lines += ["", "# Runbooks that can be proposed", ""]
+    here = ground.places.lab.params if ground.places.lab is not None else {}
     for book in books:
-        lines += _runbook(book)
+        lines += _runbook(book, here)
     return "\n".join(lines)
 
 
-def _runbook(book: Runbook) -> list[str]:
+def _runbook(book: Runbook, here: Mapping[str, Any]) -> list[str]:
     front = book.front
     lines = [f"## {book.name}: {book.title}", book.intro.strip(), f"Steps: {', '.join(step.id for step in book.steps)}"]
     lines += [
         f"Host role {role}{'' if spec.count else ' (optional)'}: {spec.help}" for role, spec in front.hosts.items()
     ]
     for name, param in front.params.items():
-        default = "required" if param.required else f"default {param.default!r}"
+        default = "required" if param.required else f"default {here.get(name, param.default)!r}"
         secret = ", secret: never ask for it here" if param.secret else ""
         lines.append(f"- {name} ({param.type}, {default}{secret}){': ' + param.help if param.help else ''}")
     return [*lines, ""]

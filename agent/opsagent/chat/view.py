@@ -6,7 +6,9 @@ Everything from models and hosts is written out, never obeyed. Without a termina
 from __future__ import annotations
 
 import contextlib
+import io
 import re
+import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
@@ -84,8 +86,15 @@ class View:
 
     # --- lines ---------------------------------------------------------------------------------------------------
 
-    def say(self, text: str = "", style: str = "") -> None:
-        """Lines of ours or of a host; nothing in them is markup."""
+    def title(self, text: str) -> None:
+        self.say()
+        self.line(f"── {text} ──", "bold")
+
+    def say(self, text: str = "", style: str = "", *, hang: int = 0) -> None:
+        """Lines of ours or of a host; nothing in them is markup. On a terminal long ones are wrapped at words.
+
+        What is wrapped goes on in column `hang`, or two behind the line's own beginning.
+        """
         text = neutral(self.clean(text))
         if not self.rich:
             self.out.write(text + "\n")
@@ -93,7 +102,9 @@ class View:
             return
         from rich.text import Text
 
-        self.console.print(Text(text, style=style), soft_wrap=True)
+        for line in text.split("\n"):
+            for part in wrapped(line, self.console.width, hang):
+                self.console.print(Text(part, style=style), soft_wrap=True)
 
     def line(self, text: str, style: str = "") -> None:
         """The same on one line, whatever a host put into it."""
@@ -131,9 +142,20 @@ class View:
             self.out.write(text + "\n\n")
             self.out.flush()
             return
+        from rich.console import Console
         from rich.markdown import Markdown
+        from rich.text import Text
 
-        self.console.print(Markdown(text, hyperlinks=False))
+        drawn = Console(  # apart from the one that shows a sign of waiting
+            file=io.StringIO(), force_terminal=True, width=self.console.width, highlight=False,
+            color_system="standard" if self.console.color_system else None,
+        )  # fmt: skip
+        drawn.print(Markdown(text, hyperlinks=False))
+        assert isinstance(drawn.file, io.StringIO)
+        lines = Text.from_ansi(drawn.file.getvalue()).split("\n")
+        shown = [number for number, line in enumerate(lines) if line.plain.strip()]
+        for line in lines[shown[0] : shown[-1] + 1] if shown else []:
+            self.console.print(line, soft_wrap=True)
         self.console.print()
 
     # --- waiting -------------------------------------------------------------------------------------------------
@@ -191,6 +213,15 @@ class View:
         self.dropped()
         wait = f", again in {data['wait_s']:.0f} s" if data.get("wait_s") else ""
         self.line(f"  … {data['why']}{wait}", "dim")
+
+
+def wrapped(line: str, width: int, hang: int = 0) -> list[str]:
+    """A line in pieces of at most `width` characters, broken at spaces where there are some."""
+    if len(line) <= width:
+        return [line]
+    indent = " " * (hang or len(line) - len(line.lstrip()) + 2)
+    return textwrap.wrap(line, max(width, len(indent) + 20), subsequent_indent=indent, break_on_hyphens=False,
+                         break_long_words=False, expand_tabs=False)  # fmt: skip
 
 
 def brief(args: dict[str, Any]) -> str:
