@@ -34,24 +34,26 @@ def start(world: World, host: SimHost, unit: Unit) -> SimProcess:
         files.mkdir(posixpath.dirname(log), parents=True)
         if not files.exists(log):
             files.put(log, Node())
-    sim = world.spawn(
-        host, list(unit.argv), env=dict(unit.env), done=lambda s, code: ended(world, host, unit.name, s, code),
-        unit=unit.name,
-        cgroup=f"/system.slice/{unit.name}", cwd=unit.cwd, log=log, ppid=1,
-    )  # fmt: skip
-    unit.active, unit.sub, unit.result = "active", "running", "success"
-    unit.main_pid = unit.exec_main_pid = sim.pid
-    unit.exec_main_code = unit.exec_main_status = 0
-    unit.started, unit.stop_requested = world.now(), False
+    with world.lock:  # a command may end before its pid is noted here, and `ended` must find it
+        sim = world.spawn(
+            host, list(unit.argv), env=dict(unit.env), done=lambda s, code: ended(world, host, unit.name, s, code),
+            unit=unit.name,
+            cgroup=f"/system.slice/{unit.name}", cwd=unit.cwd, log=log, ppid=1,
+        )  # fmt: skip
+        unit.active, unit.sub, unit.result = "active", "running", "success"
+        unit.main_pid = unit.exec_main_pid = sim.pid
+        unit.exec_main_code = unit.exec_main_status = 0
+        unit.started, unit.stop_requested = world.now(), False
     world.log(host, "systemd", f"Started {unit.name} - {unit.description or ' '.join(unit.argv)}.", unit=unit.name)
     return sim
 
 
 def ended(world: World, host: SimHost, name: str, sim: SimProcess, code: int) -> None:
     """The main process ended: the rest of the cgroup goes, and the unit keeps how it was."""
-    unit = host.units.get(name)
-    if unit is None or unit.exec_main_pid != sim.pid:
-        return
+    with world.lock:
+        unit = host.units.get(name)
+        if unit is None or unit.exec_main_pid != sim.pid:
+            return
     for child in members(host, unit):
         world.signal(host, child.pid, SIGKILL)
     killed = code > 128
