@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from functools import cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from opsagent import fence
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; {scripts}img-src data:; base-uri 'none'; form-action 'none'"
 """Content-Security-Policy of a page; `{scripts}` is empty or `script-src` with hashes."""
+_FLAG = re.compile(r"(?<![\w-])(--[a-z][\w-]*)")
 
 
 def page(title: str, body: Markup, *, script: str = "", style: str = "", simulated: str = "", kind: str = "") -> str:
@@ -66,6 +68,7 @@ def environment() -> Environment:
         keep_trailing_newline=True,
     )
     made.filters["line"] = one_line
+    made.filters["flags"] = flags
     return made
 
 
@@ -81,6 +84,15 @@ def shown(value: Any) -> Any:
 def one_line(value: object) -> str:
     """The text on one line (for names, table cells and titles)."""
     return str(value).replace("\r", "\n").replace("\n", " ")
+
+
+def flags(text: object) -> Markup:
+    """Text in which an option (`--max-running-requests`) is not broken after its dashes."""
+    pieces = _FLAG.split(fence.neutral(str(text)))
+    return Markup("").join(
+        Markup('<span class="flag">{}</span>').format(piece) if number % 2 else escape(piece)
+        for number, piece in enumerate(pieces)
+    )
 
 
 def source(name: str) -> str:

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from opsagent.html import fragment, page
+from opsagent.html.page import flags
 from opsagent.protocols import Event
 from opsagent.report import html_pictures as pictures
 from opsagent.report import markdown as words
-from opsagent.report.html_cells import Rows, code, proof, strong, tone
+from opsagent.report.html_cells import Rows, changes, code, proof, strong, tone
 from opsagent.report.html_evidence import excerpts
 from opsagent.report.model import StatusReport
 
@@ -52,13 +53,13 @@ def render(report: StatusReport, events: Sequence[Event], *, viewer: str = "") -
         bars=pictures.bars(report),
         bar_head=pictures.bar_head(report),
         bar_rows=pictures.bar_rows(report),
-        aside=pictures.set_aside(report),
+        bar_notes=pictures.bar_notes(report),
         frontier=pictures.frontier(report),
         frontier_rows=pictures.frontier_rows(report, known),
         wish=pictures.wish_text(report),
         compared=_compared(report, known),
         checks=_checks(report, known),
-        incidents=_incidents(report, known),
+        change=changes,
         changes=_changes(report, known),
         loads=words.times(report.weight_loads),
         proof=lambda evidence: proof(evidence, known),
@@ -94,7 +95,7 @@ def contents(report: StatusReport, evidence: bool) -> list[tuple[str, str]]:
 
 def _limits(report: StatusReport, known: set[str]) -> Rows:
     return [
-        (words.LIMIT_NAMES.get(limit.name, limit.name), strong(words.number(limit.value)), limit.bound_by,
+        (words.LIMIT_NAMES.get(limit.name, limit.name), strong(words.number(limit.value)), flags(limit.bound_by),
          words.predicted_value(limit), proof(limit.evidence, known))
         for limit in report.limits
     ]  # fmt: skip
@@ -146,16 +147,6 @@ def _checks(report: StatusReport, known: set[str]) -> Rows:
         (probe.probe.replace("_", " "), marks[probe.ok], probe.detail, proof(probe.evidence, known))
         for probe in report.verification
     ]
-
-
-def _incidents(report: StatusReport, known: set[str]) -> Rows:
-    return [
-        (item.what or item.cause, code(item.cause), item.found_by,
-         code(words.change_text(item.remedy)) if item.remedy else "",
-         f"{item.weight_loads_lost} weight load{'' if item.weight_loads_lost == 1 else 's'}",
-         tone("resolved", "good") if item.resolved else tone("NOT RESOLVED", "bad"), proof(item.evidence, known))
-        for item in report.incidents
-    ]  # fmt: skip
 
 
 def _changes(report: StatusReport, known: set[str]) -> list[tuple[str, Rows]]:

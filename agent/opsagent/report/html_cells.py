@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
 from opsagent.html.page import one_line, shown
+from opsagent.report.markdown import change_text
 
 Rows = list[tuple[str | Markup, ...]]
 
 
 def code(text: str) -> Markup:
     return Markup("<code>{}</code>").format(shown(one_line(text)))
+
+
+def changes(change: Mapping[str, object]) -> Markup:
+    """Options that are set or taken away, each unbroken."""
+    words = [change_text({flag: None if value is None else str(value)}) for flag, value in change.items()]
+    return Markup(" ").join(Markup('<code class="flag">{}</code>').format(shown(one_line(word))) for word in words)
 
 
 def strong(text: str) -> Markup:

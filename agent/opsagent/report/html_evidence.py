@@ -105,7 +105,7 @@ def _excerpt(event: Event, sections: list[str], needles: set[str], calls: dict[s
     return Excerpt(
         id=event.id,
         ts=event.ts,
-        title=f"{call.call.tool} on {call.call.host} ({call.call.id})" if call is not None else event.type,
+        title=_title(event, call),
         outcome=outcome,
         arguments=_arguments(call) if call is not None else "",
         cited_by=sections,
@@ -113,6 +113,13 @@ def _excerpt(event: Event, sections: list[str], needles: set[str], calls: dict[s
         rest=rest[:REST],
         left_out=max(0, len(rest) - REST),
     )
+
+
+def _title(event: Event, call: CallState | None) -> str:
+    if call is not None:
+        return f"{call.call.tool} on {call.call.host} ({call.call.id})"
+    where = " ".join(str(event.data[key]) for key in ("host", "phase", "step", "cause") if event.data.get(key))
+    return f"{event.type}: {where}" if where else event.type
 
 
 def _cited(line: tuple[str, str], needles: set[str]) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from opsagent.report import markdown as words
-from opsagent.report.html_cells import Rows, code, proof
+from opsagent.report.html_cells import Rows, changes, proof
 from opsagent.report.model import FrontierPoint, GpuBudget, StatusReport
 from opsagent_tools.sglang.bars import TERMS, Bar, bars_picture, keys
 from opsagent_tools.sglang.picture import Point, frontier_picture
+
+NOTABLE_GIB = 0.5
 
 
 def bars(report: StatusReport) -> Markup:
@@ -43,12 +45,16 @@ def _gib(bar: Bar, slug: str) -> str:
     return f"{sum(found):.2f}" if found else "–"
 
 
-def set_aside(report: StatusReport) -> float:
-    """GiB of each GPU that the flags as asked reserve and nothing uses; 0 when that is too little to mention."""
+def bar_notes(report: StatusReport) -> list[str]:
+    """What the bars show at a glance, as sentences."""
+    sources = {bar.source for bar in report.budget}
+    notes = ["The log does not part the pools."] if "logged" in sources and len(sources) > 1 else []
     asked = [
         part.gib for bar in report.budget if bar.source == "asked" for part in bar.segments if part.term == "set_aside"
     ]
-    return sum(asked) if sum(asked) >= 0.5 else 0.0
+    if sum(asked) >= NOTABLE_GIB:
+        notes.append(f"With the flags as asked {sum(asked):.2f} GiB would be set aside for requests that never run.")
+    return notes
 
 
 def frontier(report: StatusReport) -> Markup:
@@ -78,7 +84,7 @@ def frontier_rows(report: StatusReport, known: set[str]) -> Rows:
             (
                 _mark(point),
                 option.to_get if option else {"chosen": "what runs", "asked": "the flags as asked"}.get(point.kind, ""),
-                code(words.change_text(point.change)) if point.change else "–",
+                changes(point.change) if point.change else "–",
                 f"{point.max_running_requests:,}",
                 f"{point.max_total_num_tokens:,}",
                 f"{point.max_total_num_tokens // point.max_running_requests:,}",
