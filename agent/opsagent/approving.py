@@ -67,9 +67,10 @@ def _mode(wish: Wish) -> tuple[Mode, Approver | None]:
     if not asks_person(wish):
         return "declared", None
     from opsagent.gate.prompt import TerminalApprover
+    from opsagent.live_prompt import ask
 
     return "ask", TerminalApprover(
-        labels={name: wish.places.inventory.label(name) for name in wish.places.roles.values()}
+        labels={name: wish.places.inventory.label(name) for name in wish.places.roles.values()}, read=ask
     )
 
 

@@ -240,7 +240,25 @@ def perform(run: Run, ready: Prepared) -> Outcome:
             return finished(run, call, settled, run.clock.now() - began, blobs)
         except OpsError as error:
             return _failed(run, call, error)
+        if _cut_short(run, ready.tool, result):
+            run.emit("call.unknown", call=call.id, what="the run was stopped while the call was under way")
+            raise _stopped(run)
         return finished(run, call, result, run.clock.now() - began, blobs)
+
+
+def _stopped(run: Run) -> StopRun:
+    return StopRun(ExitCode.INTERRUPTED, "stopped by the operator", f"opsagent resume {run.id}")
+
+
+def _cut_short(run: Run, tool: Tool[Any, Any], result: dict[str, Any]) -> bool:
+    """Whether the tool may have returned early because the run was stopped: what it says then is no outcome.
+
+    Resume settles the call like one that lost its link (read again, or looked for on the host); where that is not
+    possible, or costs more than it can tell, the result counts.
+    """
+    if not run.stopped() or tool.recovery == "non_retriable":
+        return False
+    return tool.recovery != "idempotent" or _is_failure(tool, result)
 
 
 def _tier(run: Run, call: Call) -> str:
@@ -251,27 +269,32 @@ def _tier(run: Run, call: Call) -> str:
 def _run_tool(run: Run, ready: Prepared, blobs: dict[str, str]) -> dict[str, Any]:
     call = ready.call
 
-    def keep(name: str, data: bytes) -> str:
-        blobs[name] = run.journal.blob(data, name=name)
-        return blobs[name]
-
     def real() -> BaseModel:
         if call.tool == "ask_operator":  # whoever approved the question has answered it
             return AskOperatorResult(answer="yes")
-        context = Context(
-            run_id=run.id, call_id=call.id, clock=run.clock, keep=keep, stopped=run.stopped, secrets=run.secrets,
-            progress=lambda progress: run.watcher.on_progress(
-                call, replace(progress, text=run.journal.redactor.clean(progress.text))
-            ),
-            history=run.history.get(call.host, {}), lookup=run.open_host,
-        )  # fmt: skip
-        result = ready.tool.run(run.open_host(call.role), ready.args, context)
+        result = ready.tool.run(run.open_host(call.role), ready.args, _context(run, call, blobs))
         assert isinstance(result, BaseModel)
         return result
 
     if run.execute_tool is not None:
         return run.execute_tool(call, real)
     return real().model_dump(mode="json", by_alias=True)
+
+
+def _context(run: Run, call: Call, blobs: dict[str, str]) -> Context:
+    """What a tool is lent; outputs that it keeps are named in `blobs`."""
+
+    def keep(name: str, data: bytes) -> str:
+        blobs[name] = run.journal.blob(data, name=name)
+        return blobs[name]
+
+    return Context(
+        run_id=run.id, call_id=call.id, clock=run.clock, keep=keep, stopped=run.stopped, secrets=run.secrets,
+        progress=lambda progress: run.watcher.on_progress(
+            call, replace(progress, text=run.journal.redactor.clean(progress.text))
+        ),
+        history=run.history.get(call.host, {}), lookup=run.open_host,
+    )  # fmt: skip
 
 
 def reconcile(run: Run, ready: Prepared, reruns: int = 0) -> dict[str, Any] | str | None:
@@ -282,12 +305,13 @@ def reconcile(run: Run, ready: Prepared, reruns: int = 0) -> dict[str, Any] | st
         run.emit("call.reconciled", call=call.id, happened=happened)
         return "rerun" if reruns < RERUNS else None
     if tool.recovery == "reconcilable" and tool.probe is not None and reruns < RERUNS:
-        context = Context(run_id=run.id, call_id=call.id, clock=run.clock, stopped=run.stopped)
         try:
-            found = tool.probe(run.open_host(call.role), ready.args, context)
+            found = tool.probe(run.open_host(call.role), ready.args, _context(run, call, {}))
         except HostError:
             run.emit("call.reconciled", call=call.id, happened="unclear")
             return None
+        if run.stopped():  # it may have followed the call for minutes, and given up because of that
+            raise _stopped(run)
         run.emit("call.reconciled", call=call.id, happened="no" if found is None else "yes")
         return "rerun" if found is None else found.model_dump(mode="json", by_alias=True)
     run.emit("call.reconciled", call=call.id, happened="unclear")

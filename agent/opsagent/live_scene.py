@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from opsagent.call import Call
 from opsagent.fence import neutral
 from opsagent.protocols import Event
 from opsagent.transcript import Style, Transcript
@@ -75,6 +76,8 @@ class StepView:
     """Who approved → what, of the calls that were asked about."""
     causes: list[str] = field(default_factory=list)
     """What calls found that is wrong, although they did what they should."""
+    seen: set[str] = field(default_factory=set)
+    """Texts of all notes since it was entered."""
     turn: str = ""
     """The remedy with which the step was left for another one."""
 
@@ -164,10 +167,12 @@ class Scene:
         ready, self._ready = self._ready, []
         return ready
 
-    def went_on(self, left: Sequence[str]) -> None:
-        """A run that was resumed: these steps were left before."""
+    def went_on(self, left: Sequence[str], current: str, now: float) -> None:
+        """A run that was resumed: these steps were left before, and it is in that one."""
         for step in self.steps:
             step.state = "done" if step.id in left else step.state
+            if step.id == current and step.state == "ahead":
+                self.step, step.state, step.began = step, "running", now
 
     def flush(self) -> None:
         """Everything that is kept for the end of a step becomes ready now: somebody is about to be asked, or it ends."""
@@ -196,7 +201,8 @@ class Scene:
     def _note(self, line: Line) -> None:
         if self.step is None or self.step.state != "running":
             self._ready.append(line)
-        else:
+        elif line.text not in self.step.seen:  # a step's checks may come out red several times in a row
+            self.step.seen.add(line.text)
             self.step.notes.append(line)
 
     def _on_step_entered(self, data: Mapping[str, Any], now: float) -> None:
@@ -210,7 +216,7 @@ class Scene:
         for each in self.steps[behind:]:
             each.state = "ahead"
         self.step.state, self.step.began, self.step.announced = "running", now, False
-        self.step.said, self.step.turn = {}, ""
+        self.step.said, self.step.seen, self.step.turn, self.log_line = {}, set(), "", ""
         self.step.forget()
 
     def _on_step_left(self, _data: Mapping[str, Any], now: float) -> None:
@@ -228,12 +234,13 @@ class Scene:
         step.forget()
 
     def _on_call_intent(self, data: Mapping[str, Any], now: float) -> None:
-        call, verdict = data["call"], data.get("verdict") or {}
+        tier = str((data.get("verdict") or {}).get("tier", "?"))
+        self._calls[data["call"]["id"]] = self._work(data["call"], tier, now)
+
+    def _work(self, call: Mapping[str, Any], tier: str, now: float) -> Work:
         known = self.expect(call["host"], call["tool"])
-        self._calls[call["id"]] = Work(
-            call["id"], clipped(call["tool"], 40), clipped(call["host"], 60), str(verdict.get("tier", "?")), brief(call),
-            now, known, what=_what(call),
-        )  # fmt: skip
+        return Work(call["id"], clipped(call["tool"], 40), clipped(call["host"], 60), tier, brief(call), now, known,
+                    what=_what(call), label_began=now, grew=now)  # fmt: skip
 
     def _on_approval_requested(self, data: Mapping[str, Any], _now: float) -> None:
         self.asking = True
@@ -307,11 +314,11 @@ class Scene:
 
     # --- progress ------------------------------------------------------------------------------------------------
 
-    def progress(self, call_id: str, told: Progress, now: float) -> None:
-        """What the tool at work says of itself."""
+    def progress(self, call: Call, told: Progress, now: float) -> None:
+        """What the tool at work says of itself. A call that resume settles was announced to another process."""
+        if self.work is None or self.work.id != call.id:
+            self.work = self._calls.setdefault(call.id, self._work(call.model_dump(), "?", now))
         work = self.work
-        if work is None or work.id != call_id:
-            return
         text = clipped(told.text, 300)
         _phase, _, rest = text.partition(": ")
         label = text.split(" ")[0]

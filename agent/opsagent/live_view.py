@@ -78,13 +78,14 @@ class LiveView:
             self._plain.on_progress(call, progress)
             return
         with self._lock:
-            self._scene.progress(call.id, progress, self._clock.now())
+            self._scene.progress(call, progress, self._clock.now())
 
     def _on_event(self, event: Event) -> None:
         asked = event.type == "approval.requested" and self.asks
         with self._lock:
             if event.type == "run.resumed" and self._run is not None:
-                self._scene.went_on(self._run.progress.left)
+                progress = self._run.progress
+                self._scene.went_on(progress.left, progress.step, self._clock.now())
             self._scene.apply(event, self._clock.now())
             if asked:
                 self._scene.flush()
