@@ -8,9 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from opsagent.fence import neutral
+from opsagent.journal.format import EVENT_TYPES
 from opsagent.protocols import Event
 
 Style = Literal["", "step", "good", "bad", "ask", "dim"]
+
+
+Kind = Literal["calls", "model", "checks", "approvals", "steps", "notes"]
+KINDS: tuple[Kind, ...] = ("calls", "model", "checks", "approvals", "steps", "notes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,22 +33,60 @@ class Transcript:
     """Turns events into lines, in order."""
 
     turns: bool = True
-    """Whether the model's words are shown."""
+    """Whether the model's words are shown (the autopilot's never are: it says only what the runbook says)."""
+    everything: bool = False
+    """Whether every event gets its line, the dull ones too."""
     _calls: dict[str, str] = field(default_factory=dict)
     _tiers: dict[str, str] = field(default_factory=dict)
 
     def lines(self, events: Iterable[Event]) -> Iterator[Line]:
         for event in events:
-            handler = _HANDLERS.get(event.type)
-            if handler is None:
-                continue
-            line = handler(self, event.data)
+            line = self.line(event)
             if line is not None:
-                depth, text, style = line
-                yield Line(event.id, depth, one_line(text), style)
+                yield line
+
+    def line(self, event: Event) -> Line | None:
+        """The line of the next event, or None. An event that lacks what we write gets its type: it may be a stranger's."""
+        handler = _HANDLERS.get(event.type)
+        try:
+            made = None if handler is None else handler(self, event.data)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            made = 1, f"{event.type}, which cannot be read", "bad"
+        if made is None and self.everything:
+            made = 1, _dull(event), "dim"
+        return None if made is None else Line(event.id, made[0], one_line(made[1]), made[2])
 
     def name(self, data: dict[str, Any]) -> str:
         return self._calls.get(str(data.get("call")), str(data.get("call")))
+
+
+def kind_of(event_type: str) -> Kind:
+    """The group of events that a reader can ask for."""
+    head = event_type.partition(".")[0]
+    if event_type == "step.check":
+        return "checks"
+    groups: dict[str, Kind] = {
+        "call": "calls", "remedy": "steps", "approval": "approvals", "model": "model", "context": "model",
+        "step": "steps", "run": "steps", "param": "steps", "error": "steps", "budget": "steps",
+    }  # fmt: skip
+    return groups.get(head, "notes")
+
+
+def _dull(event: Event) -> str:
+    """A line for an event that says nothing on a short timeline."""
+    if event.type == "model.request":
+        sent = event.data.get("new")
+        count = len(sent) if isinstance(sent, list) else 0
+        return f"asks {event.data.get('model', 'the model')}" + (f": {count} new messages" if count else "")
+    if event.type == "model.response":
+        return f"answers: {_words(event.data) or _wanted(event.data) or 'nothing'}"
+    if event.type == "call.started":
+        return "begins"
+    if event.type == "approval.decided":
+        return _answer(event.data)
+    if event.type == "call.progress":
+        return str(event.data.get("text") or json.dumps(event.data, ensure_ascii=False))
+    return event.type if event.type in EVENT_TYPES else f"{event.type}, which this version does not know"
 
 
 Made = tuple[int, str, Style] | None
@@ -51,7 +94,7 @@ Made = tuple[int, str, Style] | None
 
 def one_line(text: str, most: int = 400) -> str:
     """Text that can be printed on one line and deceives nobody."""
-    flat = " ".join(neutral(text).split())
+    flat = " ".join(neutral(text[: 4 * most]).split())
     return flat if len(flat) <= most else flat[:most] + "…"
 
 
@@ -117,7 +160,7 @@ def _intent(t: Transcript, data: dict[str, Any]) -> Made:
     reasons = "; ".join(reason.get("text", "") for reason in verdict.get("reasons") or [] if isinstance(reason, dict))
     tier = verdict.get("tier", "?")
     t._tiers[call["id"]] = tier
-    asked = f"   {reasons}" if reasons and tier not in ("R0",) else ""
+    asked = f" · {reasons}" if reasons and tier not in ("R0",) else ""
     return 1, f"{call['id']} {call['tool']}{where} [{tier}] {_brief(call['args'])}{asked}", ""
 
 
@@ -128,6 +171,7 @@ def _brief(args: dict[str, Any]) -> str:
         if value in (None, "", [], {}):
             continue
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        text = "{…}" if isinstance(value, dict) and len(text) > 80 else text
         shown.append(f"{name}={text if len(text) <= 80 else text[:60] + '…'}")
     return " ".join(shown)
 
@@ -136,17 +180,27 @@ def _asked(t: Transcript, data: dict[str, Any]) -> Made:
     return 2, f"asks for approval ({data.get('tier', '')})", "ask"
 
 
+def _answer(data: dict[str, Any]) -> str:
+    """`approved by operator`; what the answer covers, when it is more than this call."""
+    said = {"approve": "approved", "reject": "refused", "stop": "stopped", "change": "changed"}
+    answer, scope = str(data.get("answer")), str(data.get("scope") or "once")
+    if answer == "wait":
+        return "waits: nobody could be asked"
+    return f"{said.get(answer, answer)} by {data.get('by')}{'' if scope == 'once' else f', for this {scope}'}"
+
+
 def _decided(t: Transcript, data: dict[str, Any]) -> Made:
     if data.get("answer") == "approve" and t._tiers.get(str(data.get("call"))) == "R0":
         return None
     reason = f": {data['reason']}" if data.get("reason") else ""
-    return 2, f"{data.get('answer')} by {data.get('by')}{reason}", "ask"
+    return 2, _answer(data) + reason, "ask"
 
 
 def _call_finished(_t: Transcript, data: dict[str, Any]) -> Made:
     result = data.get("result") or {}
     said = result.get("summary") or result.get("cause") or ("done" if data.get("ok") else "failed")
-    blobs = f", {len(data['output'])} outputs kept" if data.get("output") else ""
+    kept = len(data.get("output") or ())
+    blobs = f", {kept} output{'s' if kept > 1 else ''} kept" if kept else ""
     took = f"{float(data.get('duration_s') or 0):.1f} s"
     return 2, f"{'→' if data.get('ok') else '✘'} {said} ({took}{blobs})", "" if data.get("ok") else "bad"
 
@@ -164,6 +218,8 @@ def _reconciled(_t: Transcript, data: dict[str, Any]) -> Made:
 
 
 def _remedy(_t: Transcript, data: dict[str, Any]) -> Made:
+    if data.get("refused"):
+        return 1, f"⟲ remedy for {data.get('cause')} ({data.get('source', 'runbook')}): refused", "ask"
     change = json.dumps(data.get("change") or {}, ensure_ascii=False)
     return (
         1,
@@ -176,10 +232,24 @@ def _param(_t: Transcript, data: dict[str, Any]) -> Made:
     return 1, f"{data.get('name')} is now {json.dumps(data.get('value'), ensure_ascii=False)}", "dim"
 
 
-def _response(t: Transcript, data: dict[str, Any]) -> Made:
+def _words(data: dict[str, Any]) -> str:
+    """What the model said: its answer, or that it only thought."""
     message = data.get("message")
     text = message.get("content") if isinstance(message, dict) else ""
-    return (1, f"· {text}", "dim") if t.turns and text else None
+    thought = data.get("reasoning")
+    if text or not thought:
+        return str(text or "")
+    return f"(thought: {len(str(thought)):,} characters)"
+
+
+def _wanted(data: dict[str, Any]) -> str:
+    calls = data.get("calls")
+    return ", ".join(str(call.get("name")) for call in calls) if isinstance(calls, list) else ""
+
+
+def _response(t: Transcript, data: dict[str, Any]) -> Made:
+    text = _words(data)
+    return (1, f"· {text}", "dim") if t.turns and text and data.get("model") != "autopilot" else None
 
 
 def _retry(_t: Transcript, data: dict[str, Any]) -> Made:
@@ -190,15 +260,42 @@ def _rejected(_t: Transcript, data: dict[str, Any]) -> Made:
     return 1, f"✘ unusable: {data.get('what', '')}", "bad"
 
 
-def _plain(word: str, style: Style = "dim") -> Callable[[Transcript, dict[str, Any]], Made]:
+def _snapshot(_t: Transcript, data: dict[str, Any]) -> Made:
+    error = f": {data['error']}" if data.get("error") else ""
+    return 1, f"snapshot of {data.get('host')} ({data.get('phase')}){error}", "bad" if error else "dim"
+
+
+def _redaction(_t: Transcript, data: dict[str, Any]) -> Made:
+    rules = data.get("rules") or {}
+    count = sum(int(number) for number in rules.values())
+    return 1, f"{count} secret{'' if count == 1 else 's'} replaced in {data.get('by', '?')}: {', '.join(rules)}", "dim"
+
+
+def _compacted(_t: Transcript, data: dict[str, Any]) -> Made:
+    return 1, f"conversation shortened by {data.get('dropped', '?')} messages", "dim"
+
+
+def _note(_t: Transcript, data: dict[str, Any]) -> Made:
+    if data.get("why"):
+        return 1, f"note: {data['why']}", "dim"
+    if data.get("kind") == "torn-line":
+        return 1, f"line {data.get('line')} was torn ({data.get('bytes')} bytes) and was cut off", "dim"
+    if "finish" in data:
+        return 1, "the report is handed in", "dim"
+    return 1, f"note: {json.dumps(data, ensure_ascii=False)}", "dim"
+
+
+def _trouble(word: str) -> Callable[[Transcript, dict[str, Any]], Made]:
     def made(_t: Transcript, data: dict[str, Any]) -> Made:
-        return 1, f"{word}: {json.dumps(data, ensure_ascii=False)}", style
+        where = f" ({data['where']})" if data.get("where") else ""
+        hint = f" – {data['hint']}" if data.get("hint") else ""
+        return 1, f"✘ {word}: {data.get('what', '')}{where}{hint}", "bad"
 
     return made
 
 
-def _snapshot(_t: Transcript, data: dict[str, Any]) -> Made:
-    return 1, f"snapshot of {data.get('host')} ({data.get('phase')})", "dim"
+def _drift(_t: Transcript, data: dict[str, Any]) -> Made:
+    return 1, f"drift accepted: {data.get('what') or json.dumps(data, ensure_ascii=False)}", "ask"
 
 
 _HANDLERS: dict[str, Callable[[Transcript, dict[str, Any]], Made]] = {
@@ -221,10 +318,10 @@ _HANDLERS: dict[str, Callable[[Transcript, dict[str, Any]], Made]] = {
     "model.retry": _retry,
     "model.rejected": _rejected,
     "snapshot": _snapshot,
-    "redaction.applied": _plain("secrets replaced"),
-    "context.compacted": _plain("conversation shortened"),
-    "drift.accepted": _plain("drift accepted", "ask"),
-    "budget.exceeded": _plain("budget exceeded", "bad"),
-    "error": _plain("error", "bad"),
-    "note": _plain("note"),
+    "redaction.applied": _redaction,
+    "context.compacted": _compacted,
+    "drift.accepted": _drift,
+    "budget.exceeded": _trouble("budget exceeded"),
+    "error": _trouble("error"),
+    "note": _note,
 }

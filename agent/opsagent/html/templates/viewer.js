@@ -3,7 +3,6 @@
   const form = document.getElementById("find"), query = document.getElementById("q"), kind = document.getElementById("kind");
   const said = document.getElementById("found");
   const rows = [...document.querySelectorAll(".row")];
-  const items = new Map(rows.map((row) => [row, row.parentElement]));
   let texts = null, hits = [], at = -1, opened = [], wanted = "";
 
   const words = () => query.value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -17,33 +16,30 @@
     if (key === wanted) return;
     wanted = key;
     if (terms.length && !texts) texts = rows.map((row) => row.textContent.toLowerCase());
-    if (!texts) texts = rows.map(() => "");
     for (const row of hits) row.classList.remove("hit", "now");
     for (const fold of opened) fold.open = false;
     hits = []; at = -1; opened = [];
-    const shown = new Set(), sections = new Set();
+    const shown = new Set(), chunks = new Set(), sections = new Set();
     rows.forEach((row, index) => {
-      if (!all && !matches(index, terms)) return;
-      shown.add(items.get(row));
-      if (!all) hits.push(row);
+      if (all || !matches(index, terms)) return;
+      shown.add(row.parentElement);
+      hits.push(row);
     });
-    for (const item of new Set(items.values())) {
-      item.hidden = !all && !shown.has(item);
-      if (!item.hidden) sections.add(item.parentElement);
-    }
-    for (const section of document.querySelectorAll(".step")) section.hidden = !sections.has(section);
+    for (const item of all ? [] : shown) chunks.add(item.parentElement);
+    for (const chunk of chunks) sections.add(chunk.parentElement);
+    for (const item of document.querySelectorAll(".item")) item.hidden = !all && !shown.has(item);
+    for (const chunk of document.querySelectorAll(".chunk")) chunk.hidden = !all && !chunks.has(chunk);
+    for (const section of document.querySelectorAll(".step")) section.hidden = !all && !sections.has(section);
     for (const section of document.querySelectorAll("#report, #problems")) section.hidden = !all;
     if (terms.length) for (const row of hits) row.classList.add("hit");
     if (terms.length && hits.length <= 40)
       for (const row of hits) {
         const line = row.querySelector(".line").textContent.toLowerCase();
         if (terms.every((term) => line.includes(term))) continue;
-        for (const fold of row.querySelectorAll("details:not([open])"))
-          if (terms.some((term) => fold.textContent.toLowerCase().includes(term))) { fold.open = true; opened.push(fold); }
+        for (const fold of row.querySelectorAll("details:not([open])")) { fold.open = true; opened.push(fold); }
       }
     said.textContent = all ? "" : `${hits.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")} events`;
     said.classList.toggle("none", !all && !hits.length);
-    if (!terms.length) texts = texts.some(Boolean) ? texts : null;
   };
 
   const step = (by) => {
@@ -63,7 +59,7 @@
     const row = document.getElementById(decodeURIComponent(location.hash.slice(1)));
     if (!row) return;
     if (row.closest("[hidden]")) clear();
-    for (const fold of row.querySelectorAll("details.result")) fold.open = true;
+    for (const fold of row.querySelectorAll("details")) fold.open = true;
     const show = () => row.scrollIntoView({block: row.offsetHeight > innerHeight / 2 ? "start" : "center"});
     show();
     requestAnimationFrame(() => { show(); requestAnimationFrame(show); });  // what came into view has its true height now
