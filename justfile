@@ -18,6 +18,10 @@ test *args:
 bench *args:
     uv run python -m bench {{args}}
 
+# docs/reference/ from the code; a test fails when it is stale
+reference *args:
+    uv run python -m bench.reference {{args}}
+
 # The kill suite in full: every event boundary, hundreds of kills and cut connections
 soak:
     uv run pytest -m soak

@@ -15,16 +15,27 @@ class ExitCode(IntEnum):
     """Exit codes of `opsagent run`; the other verbs use the same numbers."""
 
     VERIFIED = 0
+    """Done, and checked."""
     FAILED = 1
+    """The work failed; the report says why and what it would take."""
     INVALID = 2
+    """Usage, configuration or runbook: do it differently."""
     TRANSIENT = 3
+    """Infrastructure, for now: safe to try again."""
     WAITING_APPROVAL = 4
+    """A call needs a person; the state is saved: approve, then resume."""
     BUDGET = 5
+    """A budget of the runbook is used up."""
     DENIED = 6
+    """The policy refuses it."""
     UNKNOWN_OUTCOME = 7
+    """A call may or may not have happened: look at the host."""
     MODEL_UNUSABLE = 8
+    """The model answers nothing that can be used."""
     REPLAY_MISMATCH = 9
+    """A replay went another way, or a transcript is damaged."""
     INTERRUPTED = 130
+    """Ctrl-C or a signal; the state is saved: resume."""
 
 
 class OpsError(Exception):

@@ -28,7 +28,7 @@ class Result(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     cause: str | None = None
-    """Slug of the root cause when the call shows a failure (see docs/causes.md); remedies match on it."""
+    """Slug of the root cause when the call shows a failure (docs/reference/causes.md); remedies match on it."""
     summary: str = ""
     """One line for people: what happened, with the number that matters."""
 

@@ -20,10 +20,14 @@ class Param(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     type: ParamType = "str"
+    """`flags` is a command line of SGLang; at most one parameter has this type, and remedies change it."""
     default: Any = None
     required: bool = False
+    """Without a value the run does not begin (so too for path, int and float without a default)."""
     secret: bool = False
+    """Replaced before it can reach the disk, a model or the screen."""
     help: str = ""
+    """For people, in messages and in the shell's completion."""
 
 
 class HostRole(BaseModel):
@@ -42,13 +46,17 @@ class Allow(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
 
     tools: tuple[str, ...] = ()
+    """Tools that a model may call beyond the steps' own calls."""
     roots: tuple[str, ...] = ()
     """Path roots (absolute) under which new files may be made."""
     ports: tuple[str, ...] = ()
     """Ports and ranges, `30000` or `30000-30010`."""
     containers: tuple[str, ...] = ()
+    """Numbers of containers that may be written to."""
     units: tuple[str, ...] = ()
+    """Units that are servers of this work: stopping one is R2, not R3."""
     hosts: tuple[str, ...] = ()
+    """Names of hosts that may be written to; empty: those in the roles."""
 
 
 class BudgetSpec(BaseModel):
@@ -57,10 +65,14 @@ class BudgetSpec(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     wall: str = "4h"
+    """Time in all, waiting for people included."""
     working: str = ""
+    """Time without waiting for people."""
     calls: int = 200
     turns: int = 200
+    """Requests to the model."""
     tokens: int = 0
+    """Tokens of an LLM, in and out."""
 
 
 class OpenItem(BaseModel):
@@ -86,7 +98,9 @@ class FrontMatter(BaseModel):
     budget: BudgetSpec = BudgetSpec()
     report: str = "status"
     maintenance_window: str = ""
+    """`Sat,Sun 22:00-04:00 UTC`: outside it only reads and rollbacks run."""
     open: tuple[OpenItem, ...] = ()
+    """What the report leaves to a person."""
 
 
 class CallSpec(BaseModel):
@@ -96,6 +110,7 @@ class CallSpec(BaseModel):
 
     tool: str
     host: str = ""
+    """The role of the host; may be left out when there is one role."""
     args: dict[str, Any] = {}
     bind: str = Field(default="", alias="as", pattern=r"^([a-z][a-z0-9_]*)?$")
     when: str = ""
@@ -112,8 +127,11 @@ class RemedySpec(BaseModel):
     set: dict[str, Any] = {}
     """`--flag: value` changes the one parameter of type flags (null removes the flag); a bare name sets a parameter."""
     call: list[CallSpec] = []
+    """Calls to make first."""
     ask: str = ""
+    """A question for the operator before that."""
     then: str = ""
+    """The step from which the run goes on; without it the first that uses what changed, else the same one."""
 
 
 @dataclass(frozen=True, slots=True)

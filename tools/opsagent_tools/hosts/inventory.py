@@ -39,7 +39,9 @@ class HostEntry(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     address: str = ""
+    """A name, an IP address or a Host alias of `~/.ssh/config`."""
     user: str = ""
+    """Who logs in; without it what `~/.ssh/config` says, else who runs opsagent."""
     port: int = Field(default=0, ge=0, le=65535)
     """0: what `~/.ssh/config` says, else 22."""
     identity: str = ""
@@ -55,10 +57,13 @@ class HostEntry(BaseModel):
     tier_cap: Tier | None = None
     """No call above this tier on this host, whatever the runbook says."""
     via: str = ""
+    """A Proxmox container: the entry of its host, or `local`."""
     pct: int | None = Field(default=None, ge=100)
+    """A Proxmox container: its number."""
     ssh_config: str = ""
     """Another SSH configuration than `~/.ssh/config`; "none" for no file."""
     connect_timeout_s: float = Field(default=15.0, gt=0)
+    """Seconds until a connection that does not come up is given up."""
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,14 @@
-"""Writes docs/causes.md: every cause in our words, and how well the diagnosis names the examples of each family.
-
-python bench/causes.py [--check]
-"""
+"""docs/reference/causes.md: every cause in our words, and how well the diagnosis names the examples of each family."""
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "causes.md"
+ROOT = Path(__file__).parents[2]
 HEAD = """# Causes of failed and sick servers
 
-Made by `python bench/causes.py`; the data is in `tools/opsagent_tools/sglang/diagnosis/signatures/`, one file per family.
+The data is in `tools/opsagent_tools/sglang/diagnosis/signatures/`, one file per family.
 `opsagent diagnose LOG` names one of these, or `none` for a healthy server and for a log that does not tell.
 
 The cause is the earliest event that explains the rest. "Received sigquit", "Killed" after an error, closed sockets of
@@ -58,20 +53,3 @@ def page() -> str:
                 cells = (f"`{cause.slug}`", cause.means, cause.proof, cause.not_to_be_confused or "–", cause.fix)
                 out.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(out) + "\n"
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="only say whether the page is up to date")
-    check, text = parser.parse_args().check, page()
-    if check:
-        same = PAGE.is_file() and PAGE.read_text("utf-8") == text
-        print("docs/causes.md is up to date" if same else "docs/causes.md is stale: run python bench/causes.py")
-        return 0 if same else 1
-    PAGE.write_text(text, "utf-8")
-    print(f"wrote {PAGE}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
