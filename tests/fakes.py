@@ -171,6 +171,13 @@ def tail(host: FakeHost, argv: Argv, stdin: str) -> Out:
     return 0, data.decode("utf-8", "replace"), ""
 
 
+def stat(host: FakeHost, argv: Argv, stdin: str) -> Out:
+    text = host.read(argv[-1])
+    if text is None:
+        return 1, "", f"stat: cannot statx '{argv[-1]}': No such file or directory\n"
+    return 0, f"{len(text.encode())} 77\n", ""
+
+
 def head(host: FakeHost, argv: Argv, stdin: str) -> Out:
     return 0, stdin.encode()[: int(argv[2])].decode("utf-8", "replace"), ""
 
@@ -239,6 +246,8 @@ def python3(host: FakeHost, argv: Argv, stdin: str) -> Out:
         path = f"/var/lib/opsagent/jobs/{wanted['name']}/env"
         host.files[path], host.modes[path] = stdin.encode(), 0o600
         answer: dict[str, object] = {"log": wanted["log"], "rotated": None, "env_file": path, "home": "/root"}
+    elif wanted["op"] == "watch":
+        answer = {"watching": 4999}
     elif wanted["op"] == "drop":
         answer = {"dropped": host.files.pop(wanted["path"], None) is not None}
     elif wanted["op"] == "status":
@@ -315,6 +324,6 @@ def nvidia_smi(host: FakeHost, argv: Argv, stdin: str) -> Out:
 
 
 PROGRAMS: dict[str, Program] = {
-    "cat": cat, "tail": tail, "head": head, "systemd-run": systemd_run, "systemctl": systemctl, "python3": python3, "ss": ss,
-    "curl": curl, "ps": ps, "kill": kill, "nvidia-smi": nvidia_smi,
+    "cat": cat, "tail": tail, "head": head, "stat": stat, "systemd-run": systemd_run, "systemctl": systemctl,
+    "python3": python3, "ss": ss, "curl": curl, "ps": ps, "kill": kill, "nvidia-smi": nvidia_smi,
 }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import stat
 import sys
@@ -94,6 +95,25 @@ def test_ready_that_another_server_caused(python: Path) -> None:
     sockets[0].close()
     assert (result.state, result.cause) == ("failed", "port-in-use")
     assert jobs.status(LocalHost(), jobs.Job(result.unit, "group", "")).members == ()
+
+
+def test_log_turned_over_in_the_middle_of_a_launch(python: Path) -> None:
+    port, turned, log = free_port(), list[int](), python.parent / "c5.log"
+
+    class Turning(list[Progress]):
+        def append(self, progress: Progress) -> None:
+            super().append(progress)
+            if len(turned) < 2 and log.exists() and log.stat().st_size > 2000:
+                shutil.copy(log, f"{log}.1")
+                turned.append(log.stat().st_size)
+                os.truncate(log, 0)
+
+    result = launch(LocalHost(), python, "c5", port, 0.02, Turning())
+    assert len(turned) == 2, "both turns must have happened"
+    assert (result.state, result.random_seed) == ("ready", 4711)
+    assert result.limits.max_total_num_tokens
+    assert result.weights_loaded
+    assert stop(LocalHost(), result).stopped
 
 
 def test_link_cut_in_the_middle_of_a_launch(server: Sshd, python: Path) -> None:

@@ -8,6 +8,7 @@ outcome is unknown is settled by looking for its name.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -45,6 +46,10 @@ class JobSpec:
     cwd: str = ""
     grace_s: float = 30.0
     """Between SIGTERM and SIGKILL when the job is stopped by systemd itself."""
+    log_limit: int = 64 << 20
+    """Bytes; a longer log is turned over while the job runs (LOG.1 … LOG.5 are kept). 0: it may grow."""
+    look_s: float = 10.0
+    """How often its length is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +114,7 @@ def start(host: Host, spec: JobSpec, ctx: Context | None = None) -> Job:
     if done.ok:
         job = Job(spec.name, "systemd", spec.log)
         seen = status(host, job)
+        _keep_short(host, spec, seen)
         return replace(job, pid=seen.pid, started=seen.started)
     if any(text in words for text in TAKEN):
         found = find(host, spec.name, spec.log)
@@ -121,6 +127,16 @@ def start(host: Host, spec: JobSpec, ctx: Context | None = None) -> Job:
         where=host.name,
         hint="see `systemctl status` there",
     )
+
+
+def _keep_short(host: Host, spec: JobSpec, seen: JobStatus) -> None:
+    """systemd appends to a file without end: a small process beside the unit turns it over."""
+    if not spec.log_limit or not seen.pid or not seen.started:
+        return
+    wanted = {"op": "watch", "log": spec.log, "pid": seen.pid, "started": seen.started, "limit": spec.log_limit,
+              "every": spec.look_s}  # fmt: skip
+    with contextlib.suppress(ToolFailed):  # the job itself is well
+        _ask(host, wanted)
 
 
 def _check(spec: JobSpec) -> None:
@@ -149,7 +165,8 @@ def _systemd_run(spec: JobSpec, env_file: str, home: str) -> list[str]:
 
 
 def _start_group(host: Host, spec: JobSpec) -> Job:
-    wanted = {"op": "start", "name": spec.name, "log": spec.log, "cwd": spec.cwd, "argv": list(spec.argv)}
+    wanted = {"op": "start", "name": spec.name, "log": spec.log, "cwd": spec.cwd, "argv": list(spec.argv),
+              "limit": spec.log_limit, "every": spec.look_s}  # fmt: skip
     got = _ask(host, wanted, spec.env)
     return Job(spec.name, "group", spec.log, _int(got["pid"]), str(got["started"]), bool(got.get("existing")))
 

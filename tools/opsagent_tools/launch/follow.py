@@ -12,6 +12,7 @@ from opsagent_tools.errors import HostUnreachable, OutcomeUnknown
 from opsagent_tools.host import Host, argv
 from opsagent_tools.launch.command import ServerCommand
 from opsagent_tools.launch.identity import Identity, identify
+from opsagent_tools.logfile import Place, read_on
 from opsagent_tools.machine.processes import read_processes
 from opsagent_tools.sglang.log import Facts, facts
 from opsagent_tools.tool import Context, Progress
@@ -38,12 +39,15 @@ class Log:
     """What was read of the log so far. A start writes far less than `KEEP`; of more, the head and the tail stay."""
 
     data: bytes = b""
-    offset: int = 0
+    at: Place = field(default_factory=Place)
+    cut: bool = False
+    """The middle was left out: the whole is in the file only."""
 
-    def add(self, new: bytes, offset: int) -> None:
-        self.offset = offset
+    def add(self, new: bytes, at: Place) -> None:
+        self.at = at
         self.data += new
         if len(self.data) > KEEP:
+            self.cut = True
             self.data = self.data[: KEEP // 2] + b"\n" + self.data[-KEEP // 4 :]
 
     @property
@@ -69,10 +73,10 @@ def follow(host: Host, job: jobs.Job, command: ServerCommand, ctx: Context, log:
     began = grew = phase_began = ctx.clock.now()
     phase, known = "", facts(log.data)
     while True:
-        new = patiently(lambda: jobs.read_log(host, job.log, log.offset), ctx, job)
+        new = patiently(lambda: read_on(host, job.log, log.at), ctx, job)
         seen = patiently(lambda: jobs.status(host, job), ctx, job)
         if seen.ended and not new[0]:
-            rest = patiently(lambda: jobs.read_log(host, job.log, log.offset), ctx, job)
+            rest = patiently(lambda: read_on(host, job.log, log.at), ctx, job)
             log.add(*rest)
             return End("ended", seen, facts(log.data), waited_s=ctx.clock.now() - began)
         now = ctx.clock.now()

@@ -15,6 +15,9 @@ Argument (JSON object), `op` is one of
   `exited` with members: the main process is gone and left others behind.
 * `signal`   {op, name, signal: "TERM"|"KILL"|"INT"}. Sends it to every process of the job. Answer: {members: [pid]}.
 * `drop`     {op, path}. Removes an env file that `prepare` wrote. Answer: {dropped: bool}.
+* `watch`    {op, log, pid, started, limit: bytes, every: seconds}. Leaves a small process behind that keeps the log of a
+  unit below `limit`, and ends with that pid. Answer: {watching: pid}. A job of `start` is watched by its supervisor (`limit`
+  and `every` there; no limit without them).
 
 `started` is the start time of the pid in clock ticks since boot (field 22 of /proc/PID/stat): with the pid it names one
 process. An answer with `error` means that nothing was done.
@@ -26,14 +29,17 @@ import contextlib
 import ctypes
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 KEEP_LOGS = 5
+EVERY_S = 10.0
 OURS = ("OPENAI_", "OPSAGENT_", "PYTHONPATH", "PYTHONHOME", "LC_ALL", "PAGER")
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -111,12 +117,75 @@ def rotate(log: Path) -> str | None:
     log.parent.mkdir(parents=True, exist_ok=True)
     if not log.exists() or log.stat().st_size == 0:
         return None
-    for n in range(KEEP_LOGS - 1, 0, -1):
-        older = Path(f"{log}.{n}")
-        if older.exists():
-            older.replace(f"{log}.{n + 1}")
+    older(log)
     log.replace(f"{log}.1")
     return f"{log}.1"
+
+
+def turn_over(log: Path, limit: int) -> bool:
+    """Keep a log that is being written below `limit` bytes: what is there goes to LOG.1, and LOG begins anew.
+
+    Copied and cut, not renamed: whoever writes holds the file open (in append mode) and would go on in the renamed one. What
+    is written in the instant between the last copy and the cut is lost.
+    """
+    if log.stat().st_size < limit:
+        return False
+    part = Path(f"{log}.part")
+    try:
+        with log.open("rb") as old, part.open("wb") as kept:
+            shutil.copyfileobj(old, kept, 1 << 20)
+            shutil.copyfileobj(old, kept)  # what was written meanwhile
+            os.truncate(log, 0)
+    except OSError:  # no room: better a long log than none
+        with contextlib.suppress(OSError):
+            part.unlink()
+        return False
+    with log.open("ab") as new:
+        new.write(b"# opsagent: this log goes on from %s.1\n" % log.name.encode())
+    older(log)
+    part.replace(f"{log}.1")
+    return True
+
+
+def older(log: Path) -> None:
+    """LOG.1 becomes LOG.2, and so on; the oldest goes."""
+    for n in range(KEEP_LOGS - 1, 0, -1):
+        before = Path(f"{log}.{n}")
+        if before.exists():
+            before.replace(f"{log}.{n + 1}")
+
+
+def keep_short(job: dict[str, Any], until: Any = lambda: False) -> None:
+    """Turn the log over whenever it is too long, for as long as the job lives."""
+    while not until():
+        with contextlib.suppress(OSError):
+            turn_over(Path(job["log"]), int(job["limit"]))
+        time.sleep(float(job.get("every") or EVERY_S))
+
+
+def watch(job: dict[str, Any]) -> dict[str, Any]:
+    reading, writing = os.pipe()
+    first = os.fork()
+    if first == 0:
+        try:
+            os.setsid()
+            second = os.fork()
+            if second:
+                os.write(writing, str(second).encode())
+                os._exit(0)
+            null = os.open(os.devnull, os.O_RDWR)
+            for descriptor in (0, 1, 2):
+                os.dup2(null, descriptor)
+            os.close(reading)
+            os.close(writing)
+            keep_short(job, lambda: not alive(int(job["pid"]), str(job["started"])))
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, encoding="utf-8") as pipe:
+        said = pipe.read()
+    os.waitpid(first, 0)
+    return {"watching": int(said)}
 
 
 def quoted(value: str) -> str:
@@ -196,6 +265,8 @@ def supervise(job: dict[str, Any], env: dict[str, str], home: Path, writing: int
     write(home / "job.json", json.dumps(record))
     os.write(writing, json.dumps({"pid": main.pid, "started": started, "existing": False}).encode())
     os.close(writing)
+    if job.get("limit"):
+        threading.Thread(target=keep_short, args=(job,), daemon=True).start()
     code = main.wait()
     write(home / "exit", json.dumps({"exit_code": code if code >= 0 else 128 - code, "at": time.time()}))
     with contextlib.suppress(ChildProcessError):
@@ -244,7 +315,7 @@ def act(job: dict[str, Any]) -> Any:
     if job["op"] in ("prepare", "start"):
         env = json.loads(sys.stdin.read() or "{}")
         return prepare(job, env) if job["op"] == "prepare" else start(job, env)
-    return {"status": status, "signal": send, "drop": drop}[job["op"]](job)
+    return {"status": status, "signal": send, "drop": drop, "watch": watch}[job["op"]](job)
 
 
 def main() -> None:
