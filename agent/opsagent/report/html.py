@@ -14,6 +14,7 @@ from opsagent.report import markdown as words
 from opsagent.report.html_cells import Rows, changes, code, proof, strong, tone
 from opsagent.report.html_evidence import excerpts
 from opsagent.report.model import StatusReport
+from opsagent.report.trouble import trouble
 
 MEANING: dict[str, tuple[str, str]] = {
     "verified": ("good", "The goal is reached and every check of the runbook passed."),
@@ -44,6 +45,7 @@ def render(report: StatusReport, events: Sequence[Event], *, viewer: str = "") -
         headline=report.headline or report.runbook,
         mood=mood,
         meaning=meaning,
+        trouble=trouble(report),
         contents=contents(report, bool(shown)),
         limits=_limits(report, known),
         request="\n".join(words.request_lines(report.endpoint)) if report.endpoint else "",
@@ -55,13 +57,14 @@ def render(report: StatusReport, events: Sequence[Event], *, viewer: str = "") -
         bar_rows=pictures.bar_rows(report),
         bar_notes=pictures.bar_notes(report),
         frontier=pictures.frontier(report),
+        frontier_caption=pictures.frontier_caption(report),
         frontier_rows=pictures.frontier_rows(report, known),
         wish=pictures.wish_text(report),
         compared=_compared(report, known),
         checks=_checks(report, known),
         change=changes,
         changes=_changes(report, known),
-        loads=words.times(report.weight_loads),
+        loads=words.loads_text(report.weight_loads).capitalize(),
         proof=lambda evidence: proof(evidence, known),
         excerpts=shown,
         viewer=viewer,
@@ -73,8 +76,9 @@ def render(report: StatusReport, events: Sequence[Event], *, viewer: str = "") -
 
 def contents(report: StatusReport, evidence: bool) -> list[tuple[str, str]]:
     """(anchor, title) of the sections that this report has, in their order."""
+    problem = trouble(report)
     sections = [
-        ("failed", "What failed", report.failed is not None),
+        ("failed", problem.title if problem else "", problem is not None),
         ("use", "Use it", report.endpoint is not None),
         ("limits", "Limits", bool(report.limits)),
         ("open", "Open questions", bool(report.open)),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from markupsafe import Markup
 
 from opsagent.html.page import one_line, shown
-from opsagent.report.markdown import change_text
+from opsagent.report.words import change_text
 
 Rows = list[tuple[str | Markup, ...]]
 

@@ -74,6 +74,16 @@ def frontier(report: StatusReport) -> Markup:
     return Markup(drawn)
 
 
+def frontier_caption(report: StatusReport) -> str:
+    kinds = {point.kind for point in report.frontier}
+    said = {
+        "chosen": "the diamond runs",
+        "asked": "the square is what was asked",
+        "option": "a numbered disc is an option of the table (predicted)",
+    }
+    return f"Each mark is a set of flags: {', '.join(said[kind] for kind in said if kind in kinds)}. Both axes are logarithmic."
+
+
 def frontier_rows(report: StatusReport, known: set[str]) -> Rows:
     """What the picture shows, in words, with what each option changes and costs."""
     rows: Rows = []

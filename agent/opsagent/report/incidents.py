@@ -50,16 +50,22 @@ def _remedies(seen: Evidence, found: dict[str, Incident]) -> None:
         if event.type == "remedy.applied" and event.data.get("cause") in found and not event.data.get("refused"):
             incident = found[event.data["cause"]]
             incident.remedy = {**incident.remedy, **(event.data.get("change") or {})}
+            shown = [_seq(call) for call in seen.state.calls.values() if _cause(call) == incident.cause]
             incident.evidence.append(event.id)
-            incident.resolved = True
+            incident.resolved = event.seq > max(shown)  # what is shown again after its remedy is not over
 
 
 def _overcome(seen: Evidence, found: dict[str, Incident]) -> None:
-    """A cause that the same tool, asked again later, no longer shows is over even without a remedy of the runbook."""
+    """A cause that the same tool, asked again on the same host, no longer shows is over even without a remedy of the runbook
+    (but not when a rollback has taken back the work that showed it).
+    """
     for cause, incident in found.items():
         shown = [call for call in seen.state.calls.values() if _cause(call) == cause]
         last = shown[-1]
-        later = [c for c in seen.calls.get(last.call.tool, []) if _number(c) > _number(last) and not _cause(c)]
+        later = [
+            c for c in seen.calls.get(last.call.tool, [])
+            if _number(c) > _number(last) and not _cause(c) and c.call.host == last.call.host and not c.call.rollback
+        ]  # fmt: skip
         if last.call.tool == "preflight":  # what stood in the way is gone when a later launch there succeeded
             later += [c for c in seen.calls.get("launch_sglang", [])
                       if c.ok and c.call.host == last.call.host and _number(c) > _number(last)]  # fmt: skip
@@ -72,6 +78,12 @@ def _overcome(seen: Evidence, found: dict[str, Incident]) -> None:
             and seen.last("launch_sglang", ok=True)
         ):
             incident.resolved, incident.remedy = True, proposal.get("change") or {}
+
+
+def _seq(call: CallState) -> int:
+    """The number of the event that ended a call."""
+    event = call.events.get("call.finished") or call.events.get("call.failed") or "e0"
+    return int(event.removeprefix("e"))
 
 
 def _number(call: CallState) -> int:

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 
 from opsagent import fence
 from opsagent.report.model import Change, Claim, Deployment, Endpoint, Limit, StatusReport
+from opsagent.report.trouble import trouble
+from opsagent.report.words import change_text as change_text
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|~])")
 
@@ -52,7 +54,7 @@ def render(report: StatusReport) -> str:
     lines = [f"# {_headline(report)}", ""]
     if report.failed is not None:
         lines += [f"**{escape(report.failed.text)}** {proof(report.failed.evidence)}", ""]
-    lines += _endpoint(report) + _limits(report) + _deployment(report.deployment)
+    lines += _takes(report) + _endpoint(report) + _limits(report) + _deployment(report.deployment)
     lines += _claims("Why these limits", report.why)
     lines += _claims("You will notice", report.behaviours)
     lines += _trade_offs(report) + _predicted(report) + _checked(report) + _noise(report) + _incidents(report)
@@ -65,6 +67,14 @@ def render(report: StatusReport) -> str:
 def _headline(report: StatusReport) -> str:
     simulated = f' · SIMULATED (lab "{escape(report.lab)}")' if report.simulated else ""
     return f"{escape(report.headline or report.runbook)} · {report.status}{simulated}"
+
+
+def _takes(report: StatusReport) -> list[str]:
+    problem = trouble(report)
+    if problem is None or not problem.takes:
+        return []
+    rows = [f"- {escape(text)} {code(command) if command else ''}".rstrip() for text, command in problem.takes]
+    return ["**What it would take**", "", *rows, ""]
 
 
 def _endpoint(report: StatusReport) -> list[str]:
@@ -169,15 +179,6 @@ def _trade_offs(report: StatusReport) -> list[str]:
     return [head, "", *table(("to get", "change", "then", "it costs", "proof"), rows)]
 
 
-def change_text(change: dict[str, str | None]) -> str:
-    """`--a 1 --b 2`, or `without --a`."""
-    given = [
-        flag if value in ("", "true") else f"{flag} {value}" for flag, value in change.items() if value is not None
-    ]
-    gone = [flag for flag, value in change.items() if value is None]
-    return " ".join(given) + (" " if given and gone else "") + ("without " + ", ".join(gone) if gone else "")
-
-
 def limits_text(limits: dict[str, int | float | None]) -> str:
     requests, tokens = limits.get("max_running_requests"), limits.get("max_total_num_tokens")
     return f"{number(requests)} request{'' if requests == 1 else 's'}, {number(tokens)} tokens"
@@ -217,7 +218,7 @@ def _noise(report: StatusReport) -> list[str]:
 
 def _incidents(report: StatusReport) -> list[str]:
     if not report.incidents:
-        return [f"Weights were loaded {times(report.weight_loads)}.", ""] if report.weight_loads else []
+        return [f"{loads_text(report.weight_loads).capitalize()}.", ""] if report.weight_loads else []
     rows = []
     for item in report.incidents:
         fix = f"; remedy {code(change_text(item.remedy))}" if item.remedy else ""
@@ -226,11 +227,11 @@ def _incidents(report: StatusReport) -> list[str]:
         state = "" if item.resolved else " (**not resolved**)"
         rows.append(f"- {escape(item.what or item.cause)} ({code(item.cause)}{found}{fix}{cost}){state} "
                     f"{proof(item.evidence)}".rstrip())  # fmt: skip
-    return [f"**Incidents** (weights were loaded {times(report.weight_loads)})", "", *rows, ""]
+    return [f"**Incidents** ({loads_text(report.weight_loads)})", "", *rows, ""]
 
 
-def times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
+def loads_text(count: int) -> str:
+    return {0: "no weights were loaded", 1: "weights were loaded once"}.get(count, f"weights were loaded {count} times")
 
 
 def _changes(changes: Sequence[Change]) -> list[str]:

@@ -39,7 +39,8 @@ def _planned(
     part = terms.get
     at_pools = part("pool_end_avail", 0.0)
     left = part("end_avail", 0.0) or at_pools
-    graphs = part("graphs", 0.0) + part("other_after_pools", 0.0)
+    graphs, other = part("graphs", 0.0), part("other_after_pools", 0.0)
+    rest = at_pools - left - graphs - other  # the draft model, its KV, and what it gives back after loading
     aside = min(max(0.0, part("spec_reserve", 0.0) - part("mamba_intermediate", 0.0)), max(0.0, left))
     return GpuBudget(
         label=label,
@@ -51,8 +52,9 @@ def _planned(
                 ("recurrent_state", part("mamba_state", 0.0)),
                 ("verification", part("mamba_intermediate", 0.0)),
                 ("kv_cache", part("kv_cache", 0.0)),
-                ("draft" if part("draft_weights", 0.0) else "other", at_pools - left - graphs),
+                ("draft", rest if part("draft_weights", 0.0) else 0.0),
                 ("graphs", graphs),
+                ("other", other if part("draft_weights", 0.0) else other + rest),
                 ("set_aside", aside),
                 ("free", left - aside),
             ]
