@@ -89,7 +89,7 @@ class Progress:
     def _on_call_intent(self, _event: Event, data: dict[str, Any]) -> None:
         call = data["call"]
         kept = {key: data.get(key) for key in ("fence", "optional")}
-        self._meta[call["id"]] = {**kept, "tool": call["tool"]}
+        self._meta[call["id"]] = {**kept, "tool": call["tool"], "rollback": call.get("rollback")}
 
     def _done(self, call_id: str) -> None:
         fence = self._meta.get(call_id, {}).get("fence")
@@ -106,6 +106,8 @@ class Progress:
         if not data.get("ok", True):
             result = data.get("result") or {}
             self._fail(data["call"], result.get("cause"), result.get("summary") or "failed", event)
+        elif self.meta(data["call"]).get("rollback"):
+            pass  # taking it back does not undo that it failed: the report says why
         elif self._failed_tool and self._failed_tool == self.meta(data["call"]).get("tool"):
             self.failure, self._failed_tool = None, ""  # made again, and it worked
 
