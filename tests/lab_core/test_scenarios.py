@@ -16,7 +16,7 @@ from opsagent.places import lab_places
 from opsagent.session import Wish, begin, conduct
 from opsagent_lab import scenario
 
-QUICK = ["dense", "takeover", "takeover-failed", "decommission", pytest.param("moe", marks=pytest.mark.soak)]
+QUICK = ["dense", "takeover", "takeover-failed", "hostile", "decommission", pytest.param("moe", marks=pytest.mark.soak)]
 
 
 @pytest.mark.parametrize("name", QUICK)
