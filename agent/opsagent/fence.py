@@ -8,6 +8,7 @@ import unicodedata
 
 BEGIN, END = "<<<BEGIN", "<<<END"
 _LOOKALIKE = re.compile(r"<{2,}\s*(?=(?:BEGIN|END)\b)", re.IGNORECASE)
+_UNUSUAL = re.compile(r"[^\n\t\x20-\x7e]")
 _BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 """Letters and marks (for Unicode they are printable) that a screen shows as nothing: text can be hidden in them."""
 FENCED = re.compile(rf"{BEGIN} ([0-9a-f]{{16}}) (.*?)\n(.*?)\n{END} \1", re.DOTALL)
@@ -21,7 +22,7 @@ def neutral(text: str) -> str:
     """
     if text.replace("\n", "").replace("\t", "").isprintable() and not _BLANK.search(text):
         return text
-    return "".join(_shown(char) for char in text)
+    return _UNUSUAL.sub(lambda found: _shown(found[0]), text)
 
 
 def _shown(char: str) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from opsagent.journal import FileJournal
-from opsagent.journal.disk import Disk
+from opsagent.journal.format import digest, encode
+from opsagent.journal.reader import BLOBS, EVENTS, blob_path
+from opsagent.protocols import Event
 
 LINE = "[2026-03-01 10:00:00 TP0] Decode batch. #running-req: 4, #token: 1234, token usage: 0.12, cuda graph: True\n"
 SCRIPT = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
@@ -17,13 +20,40 @@ HOSTILE = (
 )
 
 
-def unflushed(folder: Path) -> FileJournal:
-    return FileJournal.create(folder, disk=Disk(fsync=lambda _fd: None))
+@dataclass
+class Stranger:
+    """Writes a run folder by the format alone: quickly, and without our journal's care for what is in it."""
+
+    folder: Path
+    lines: list[bytes] = field(default_factory=list)
+
+    def append(self, type: str, /, **data: Any) -> None:
+        second = len(self.lines) // 10
+        ts = f"2026-03-01T{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}.000Z"
+        prev = digest(self.lines[-1]) if self.lines else ""
+        self.lines.append(encode(Event(len(self.lines) + 1, ts, type, data, prev)))
+
+    @property
+    def seq(self) -> int:
+        return len(self.lines)
+
+    def blob(self, data: bytes) -> str:
+        sha256 = hashlib.sha256(data).hexdigest()
+        (self.folder / BLOBS).mkdir(parents=True, exist_ok=True)
+        blob_path(self.folder, sha256).write_bytes(data)
+        return sha256
+
+    def __enter__(self) -> Stranger:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / EVENTS).write_bytes(b"\n".join(self.lines) + b"\n")
 
 
 def long_run(folder: Path, events: int = 20_000) -> int:
     """A run of an LLM with that many events, in steps of a hundred calls. Returns the number of calls."""
-    with unflushed(folder) as journal:
+    with Stranger(folder) as journal:
         journal.append(
             "run.started",
             run="long",
@@ -35,7 +65,7 @@ def long_run(folder: Path, events: int = 20_000) -> int:
             lab="story",
         )
         number = 0
-        while journal.state.seq < events - 12:
+        while journal.seq < events - 12:
             if number % 100 == 0:
                 if number:
                     journal.append(
@@ -44,7 +74,7 @@ def long_run(folder: Path, events: int = 20_000) -> int:
                         expr="log.healthy",
                         ok=True,
                         values={},
-                        evidence=[f"e{journal.state.seq}"],
+                        evidence=[f"e{journal.seq}"],
                         first=True,
                         last=True,
                     )
@@ -54,7 +84,7 @@ def long_run(folder: Path, events: int = 20_000) -> int:
             one_call(
                 journal, f"c{number}", "needle in a haystack" if number == events // 12 else f"all quiet at {number}"
             )
-        while journal.state.seq < events - 1:
+        while journal.seq < events - 1:
             journal.append("note", why="nothing more to do")
         journal.append("run.finished", status="verified", exit_code=0)
     claims = [{"text": f"hour {n} was quiet", "evidence": [f"e{n * 50 + 7}"]} for n in range(1, 100)]
@@ -62,7 +92,7 @@ def long_run(folder: Path, events: int = 20_000) -> int:
     return number
 
 
-def one_call(journal: FileJournal, ident: str, summary: str) -> None:
+def one_call(journal: Stranger, ident: str, summary: str) -> None:
     """Six events: what was asked, answered, intended, approved, begun and found."""
     args: dict[str, Any] = {"path": "/var/log/sglang/server.log", "lines": 40}
     message = {
@@ -100,7 +130,7 @@ def one_call(journal: FileJournal, ident: str, summary: str) -> None:
 
 def hostile_run(folder: Path) -> None:
     """Everything that comes from hosts, models and runbooks tries to get out, to hide, or to be too big."""
-    with unflushed(folder) as journal:
+    with Stranger(folder) as journal:
         log = journal.blob(f"{HOSTILE}\r\n10%\r20%\r\x1b[32mdone\x1b[0m\n".encode() + b"\xff\xfe")
         huge = journal.blob(b"y" * 3_000_000)
         journal.append(

@@ -16,7 +16,6 @@ import click
 if TYPE_CHECKING:
     from opsagent.journal.runs import Opened
     from opsagent.protocols import Event
-    from opsagent.viewer import View
     from opsagent.viewer.select import Selection
     from opsagent_tools.errors import TranscriptDamaged
 
@@ -100,7 +99,7 @@ def _event(opened: Opened, name: str) -> Event:
     from opsagent_tools.errors import InputError
 
     number = name.removeprefix("e")
-    if number.isdecimal() and len(number) < 10 and 0 < int(number) <= len(opened.log.events):
+    if number.isascii() and number.isdigit() and len(number) < 10 and 0 < int(number) <= len(opened.log.events):
         return opened.log.events[int(number) - 1]
     raise InputError(f"no event {name!r}", where=str(opened.folder), hint=f"e1 to e{len(opened.log.events)}")
 
@@ -213,9 +212,10 @@ def _page(opened: Opened, damage: TranscriptDamaged | None, target: str, *, as_j
     """Write the run as HTML; the exit code."""
     from opsagent.cli import fail
     from opsagent.viewer.html import html
+    from opsagent.viewer.load import view_of
     from opsagent_tools.errors import InputError
 
-    view = _view(opened, damage)
+    view = view_of(opened, damage)
     text = html(view, opened.log.head)
     if target == "-":
         click.echo(text, nl=False)
@@ -238,26 +238,3 @@ def _page(opened: Opened, damage: TranscriptDamaged | None, target: str, *, as_j
     if damage is None:
         return 0
     return int(damage.exit_code) if as_json else fail(damage)
-
-
-def _view(opened: Opened, damage: TranscriptDamaged | None) -> View:
-    """The view of a run, with what a reader must be told first."""
-    from opsagent.journal.reader import read_blob
-    from opsagent.viewer import build_view
-
-    warnings, report = [], None
-    if damage is not None:
-        warnings.append(f"The journal is damaged: {damage.what}. What is shown here comes before that line.")
-    if opened.log.torn:
-        warnings.append(f"Line {opened.log.torn_line} is torn: the process died while it was written.")
-    try:
-        found = json.loads((opened.folder / "report.json").read_text(encoding="utf-8"))
-        report = found if isinstance(found, dict) else {}
-    except FileNotFoundError:
-        pass
-    except (OSError, ValueError, RecursionError) as error:
-        warnings.append(f"report.json cannot be read: {error}")
-    return build_view(
-        opened.state, opened.log.events, opened.status, partial(read_blob, opened.folder),
-        report=report, warnings=warnings,
-    )  # fmt: skip

@@ -22,11 +22,22 @@ CHUNK = 25
 def html(view: View, head: str = "") -> str:
     """The page. `head` is the digest of the journal's last line: who keeps it can prove what they saw."""
     body = fragment(
-        "viewer.html.j2", view=view, head=head, version=__version__, tone=TONES.get(view.status, "bad"), kinds=KINDS,
-        claims=_grouped(view.claims), problems=view.problems, known={row.event for row in view.rows}, most=LISTED,
-        titles=_titles, chunks=CHUNK,
-        proofs=_by_part({claim.anchor: claim.part for claim in view.claims}), took=_took,
-    )  # fmt: skip
+        "viewer.html.j2",
+        view=view,
+        head=head,
+        version=__version__,
+        tone=TONES.get(view.status, "bad"),
+        kinds=KINDS,
+        claims=_grouped(view.claims),
+        problems=view.problems,
+        approvals=view.approvals,
+        known={row.event for row in view.rows},
+        most=LISTED,
+        titles=_titles,
+        chunks=CHUNK,
+        proofs=_by_part({claim.anchor: claim.part for claim in view.claims}),
+        took=_took,
+    )
     title = f"{view.run}: {view.headline} ({view.status})"
     return page(
         title, body, script=source("viewer.js"), style=source("viewer.css"), simulated=view.simulated, kind="transcript"

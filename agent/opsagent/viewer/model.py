@@ -111,5 +111,16 @@ class View:
         return [row for section in self.sections for item in section.items for row in item.rows]
 
     @property
+    def approvals(self) -> list[tuple[Row, Row]]:
+        """Calls that somebody was asked about, or that were refused: what was asked for, and what was said."""
+        calls = [item.rows for section in self.sections for item in section.items if item.shape == "call"]
+        return [
+            (rows[0], row)
+            for rows in calls
+            for row in rows
+            if row.type == "approval.decided" and row.style == "ask" and rows[0].type == "call.intent"
+        ]
+
+    @property
     def problems(self) -> list[Row]:
         return [row for row in self.rows if row.style == "bad"]

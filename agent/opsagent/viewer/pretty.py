@@ -34,13 +34,14 @@ def _write(value: Any, depth: int, name: str, comma: str, out: list[str]) -> Non
     """Append the lines of one value; `name` is `"key": ` in front of it."""
     indent = "  " * depth
     if isinstance(value, str):
-        first, *rest = [json.dumps(line, ensure_ascii=False)[1:-1] for line in value.split("\n")]
+        body = value.rstrip("\n")
+        first, *rest = [json.dumps(line, ensure_ascii=False)[1:-1] for line in body.split("\n")]
         lines = [f'{indent}{name}"{first}', *(f"{indent}    {line}" for line in rest)]
-        lines[-1] += f'"{comma}'
+        lines[-1] += "\\n" * (len(value) - len(body)) + f'"{comma}'
         out.extend(lines)
         return
     flat = json.dumps(value, ensure_ascii=False)
-    fits = len(indent) + len(name) + len(flat) <= WIDTH and "\\n" not in flat
+    fits = len(indent) + len(name) + len(flat) <= WIDTH
     if not value or fits or depth >= DEEPEST or not isinstance(value, dict | list):
         out.append(f"{indent}{name}{flat}{comma}")
         return

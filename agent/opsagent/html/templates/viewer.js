@@ -30,7 +30,7 @@
     for (const item of document.querySelectorAll(".item")) item.hidden = !all && !shown.has(item);
     for (const chunk of document.querySelectorAll(".chunk")) chunk.hidden = !all && !chunks.has(chunk);
     for (const section of document.querySelectorAll(".step")) section.hidden = !all && !sections.has(section);
-    for (const section of document.querySelectorAll("#report, #problems")) section.hidden = !all;
+    for (const section of document.querySelectorAll("#report, #problems, #approvals")) section.hidden = !all;
     if (terms.length) for (const row of hits) row.classList.add("hit");
     if (terms.length && hits.length <= 40)
       for (const row of hits) {
