@@ -47,7 +47,7 @@ def command(
     from opsagent_tools.errors import InputError, OpsError
 
     try:
-        session = _session(hosts, hosts_file, lab, approve, approve_file, resume, out)
+        session = session_for(hosts, hosts_file, lab, approve, approve_file, resume, out)
         from opsagent.mcp_server.server import serve
     except ImportError as error:
         if (error.name or "").partition(".")[0] != "mcp":
@@ -58,9 +58,11 @@ def command(
     return _serve(session, serve)
 
 
-def _session(
-    hosts: tuple[str, ...], hosts_file: str, lab: str, approve: str, approve_file: str, resume: str, out: Path | None
-) -> McpSession:
+def session_for(
+    hosts: tuple[str, ...] = (), hosts_file: str = "", lab: str = "", approve: str = "declared", approve_file: str = "",
+    resume: str = "", out: Path | None = None,
+) -> McpSession:  # fmt: skip
+    """The session that the command line describes; nothing is begun yet. Raises InputError."""
     from opsagent.config import layers
     from opsagent.gate.approvals import read_file
     from opsagent.gate.policy_file import policy_from

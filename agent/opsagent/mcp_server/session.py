@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,9 @@ from opsagent.approving import gate_for
 from opsagent.call import Call
 from opsagent.execute import Outcome, Prepared, Rejected, admit_and_perform, binding, execute, prepare
 from opsagent.gate.approvals import read_file
+from opsagent.gate.typed import READERS
 from opsagent.journal import FileJournal
+from opsagent.journal.lock import is_live
 from opsagent.journal.state import CallState
 from opsagent.mcp_server.book import STEP, is_session
 from opsagent.mcp_server.books import RUN_RUNBOOK, RunbookStarter, RunRunbookArgs
@@ -41,6 +44,9 @@ from opsagent_tools.tool import Context, Tool
 OWN: dict[str, Tool[Any, Any]] = {**READING, RUN_RUNBOOK.name: RUN_RUNBOOK}
 WAIT_AT_END_S = 1.5
 """How long the end of the session waits for a call that is under way: clients kill a server that lingers."""
+
+WAIT_FOR_OTHERS_S = 3.0
+"""How long a call waits for another process that writes the journal: `opsagent approve` takes a moment."""
 
 
 class ApprovalNeeded(PolicyDenied):
@@ -103,19 +109,23 @@ class McpSession:
         """Make one call. Raises OpsError; ApprovalNeeded when a person has to approve it first."""
         with self._turn, self._held(watcher or Silent(), stopped) as run:
             try:
+                _settle_open(run, reading=name in READERS or name in READING)
                 return _make(run, ToolCall("mcp", name, dict(arguments)))
             except NeedApproval as wait:
                 raise ApprovalNeeded(run.id, run.journal.state.calls[wait.call_id]) from wait
             except StopRun as stop:
-                error = OpsError(stop.reason, where=run.id, hint=stop.hint)
-                error.exit_code = stop.exit_code
-                raise error from stop
+                raise _as_error(stop, run) from stop
 
     def open(self) -> None:
-        """Begin, or go on with the earlier session: calls whose outcome is unknown are settled first."""
+        """Begin, or go on with the earlier session. Calls whose outcome is unknown are settled first.
+
+        Raises OpsError (exit 7) when only a person can say what happened.
+        """
         with self._turn, self._held(Silent(), lambda: False) as run:
-            for known in [known for known in run.journal.state.calls.values() if known.open]:
-                resumed(run, known)
+            try:
+                _settle_open(run, reading=False)
+            except StopRun as stop:
+                raise _as_error(stop, run) from stop
 
     # --- the journal, held for one call --------------------------------------------------------------------------
 
@@ -162,7 +172,9 @@ class McpSession:
 
     def _take(self, session: Session) -> None:
         """Take the journal again, with what other processes wrote meanwhile."""
-        run = session.run
+        run, until = session.run, time.monotonic() + WAIT_FOR_OTHERS_S
+        while is_live(session.folder) and time.monotonic() < until:
+            time.sleep(0.05)
         session.journal = FileJournal.resume(session.folder, session.journal.redactor)
         run.journal, run.progress = session.journal, Progress.of(session.journal.events())
         gate = run.gate
@@ -192,6 +204,8 @@ class McpSession:
             session, self._over = self._session, True
             if session is not None:
                 self._take(session)
+                with contextlib.suppress(OpsError, StopRun):
+                    _settle_reads(session.run)
                 _finish(session)
         finally:
             self._turn.release()
@@ -210,6 +224,45 @@ class _Both:
 
     def on_progress(self, call: Call, progress: Any) -> None:
         self.progress.on_progress(call, progress)
+
+
+def _as_error(stop: StopRun, run: Run) -> OpsError:
+    error = OpsError(stop.reason, where=run.id, hint=stop.hint)
+    error.exit_code = stop.exit_code
+    return error
+
+
+def _settle_open(run: Run, *, reading: bool) -> None:
+    """Calls that a cancellation or the death of a server left open are settled before anything else is done.
+
+    Nobody waits any more for what a read would have said. With `reading`, what only a person can settle may stay open:
+    an assistant may look at the host. Raises StopRun otherwise.
+    """
+    for known in [known for known in run.journal.state.calls.values() if known.open]:
+        tool = run.tools.get(known.call.tool)
+        try:
+            if tool is None or tool.recovery != "read_only":
+                resumed(run, known)
+                continue
+        except StopRun:
+            if not reading:
+                raise
+            continue
+        _forget(run, known)
+
+
+def _settle_reads(run: Run) -> None:
+    for known in [known for known in run.journal.state.calls.values() if known.open]:
+        tool = run.tools.get(known.call.tool)
+        if tool is not None and tool.recovery == "read_only":
+            _forget(run, known)
+
+
+def _forget(run: Run, known: CallState) -> None:
+    """A read whose result nobody will hear: on the host nothing had happened."""
+    if known.status == "started":
+        run.emit("call.unknown", call=known.call.id, what="the server ended while the call was under way")
+    run.emit("call.reconciled", call=known.call.id, happened="no")
 
 
 def _not_ended(run: Run) -> None:
