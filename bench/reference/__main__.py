@@ -1,4 +1,7 @@
-"""Writes docs/reference/ from the code: `python -m bench.reference`; with `--check` only says which page is stale."""
+"""Writes docs/reference/ and docs/why-one-request.* from the code: `python -m bench.reference`.
+
+With `--check` it only says which page is stale.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.reference import causes, codes, configuration, policy, tools, verbs
+from bench.reference import causes, codes, configuration, policy, tools, verbs, why
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 NOTE = "<!-- Made by `just reference` from the code: change the code, not this page. -->\n\n"
@@ -18,12 +21,19 @@ PAGES: dict[str, Callable[[], str]] = {
     "causes.md": causes.page,
     "exit-codes.md": codes.exit_codes,
     "events.md": codes.events,
+    "../why-one-request.md": why.page,
+    "../why-one-request.svg": why.picture,
 }
 
 
 def stale() -> list[str]:
     """Names of pages that are not what the code says."""
-    return [name for name, page in PAGES.items() if _text(FOLDER / name) != NOTE + page()]
+    return [name for name in PAGES if _text(FOLDER / name) != made(name)]
+
+
+def made(name: str) -> str:
+    """A page as it should be."""
+    return (NOTE if name.endswith(".md") else "") + PAGES[name]()
 
 
 def _text(path: Path) -> str:
@@ -37,7 +47,7 @@ def main() -> int:
         return 1 if names else 0
     FOLDER.mkdir(parents=True, exist_ok=True)
     for name in names:
-        (FOLDER / name).write_text(NOTE + PAGES[name](), encoding="utf-8")
+        (FOLDER / name).write_text(made(name), encoding="utf-8")
     print(f"written: {', '.join(names) or 'nothing, all was up to date'}")
     return 0
 
