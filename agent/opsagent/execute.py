@@ -20,7 +20,8 @@ from opsagent.run import Run
 from opsagent.runbook import expr
 from opsagent.signals import NeedApproval, StopRun
 from opsagent_tools.errors import ExitCode, HostError, InputError, OpsError, OutcomeUnknown, PolicyDenied, suggest
-from opsagent_tools.tool import Context, Result, Tool
+from opsagent_tools.host_lock import HostLocked
+from opsagent_tools.tool import Context, Progress, Result, Tool
 
 RERUNS = 2
 """How often a read is made again after a lost link."""
@@ -218,7 +219,14 @@ def perform(run: Run, ready: Prepared) -> Outcome:
     call = ready.call
     if run.budget is not None:
         run.budget.call()
-    if _tier(run, call) != "R0":
+    writes = _tier(run, call) != "R0"
+    if writes:
+        try:
+            run.lock(call.role)
+        except HostLocked:
+            raise
+        except OpsError as error:
+            return _failed(run, call, error)
         run.picture(call.role, "before")
     reruns = 0
     while True:
@@ -241,7 +249,9 @@ def perform(run: Run, ready: Prepared) -> Outcome:
         except OpsError as error:
             return _failed(run, call, error)
         if _cut_short(run, ready.tool, result):
-            run.emit("call.unknown", call=call.id, what="the run was stopped while the call was under way")
+            run.emit(
+                "call.unknown", call=call.id, what="the run was stopped while the call was under way", stopped=True
+            )
             raise _stopped(run)
         return finished(run, call, result, run.clock.now() - began, blobs)
 
@@ -288,11 +298,14 @@ def _context(run: Run, call: Call, blobs: dict[str, str]) -> Context:
         blobs[name] = run.journal.blob(data, name=name)
         return blobs[name]
 
+    def progress(made: Progress) -> None:
+        run.watcher.on_progress(call, replace(made, text=run.journal.redactor.clean(made.text)))
+        if run.locks is not None:
+            run.locks.renew(run, call.role)
+
     return Context(
         run_id=run.id, call_id=call.id, clock=run.clock, keep=keep, stopped=run.stopped, secrets=run.secrets,
-        progress=lambda progress: run.watcher.on_progress(
-            call, replace(progress, text=run.journal.redactor.clean(progress.text))
-        ),
+        progress=progress,
         history=run.history.get(call.host, {}), lookup=run.open_host,
     )  # fmt: skip
 

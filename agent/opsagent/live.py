@@ -56,12 +56,14 @@ def ended(data: dict[str, Any], state: RunState | None) -> list[str]:
     status, run = str(data.get("status") or ""), state.run if state is not None else "RUN"
     if status == "verified":
         return []
+    if status == "interrupted":
+        return [f"interrupted; go on with: opsagent resume {run}"]
     why = (data.get("failed") or {}).get("text") if isinstance(data.get("failed"), dict) else ""
     lines = [f"{status}: {clipped(why)}" if why else status]
     if status == "waiting-approval":
         call = state.waiting[-1].call.id if state is not None and state.waiting else "CALL"
         lines.append(f"opsagent approve {run} {call}   then: opsagent resume {run}")
-    elif status in ("interrupted", "transient"):
+    elif status == "transient":
         lines.append(f"go on with: opsagent resume {run}")
     elif status == "unknown-outcome":
         lines.append(f"look at the host, then: opsagent resume {run}")

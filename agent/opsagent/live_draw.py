@@ -90,6 +90,11 @@ def stays(line: Line, width: int) -> list[Text]:
     return [row, *more]
 
 
+def heading(text: str, width: int) -> list[Text]:
+    """The first line of a run; whole, on as many rows as it takes: it says whether this is real."""
+    return _wrapped(Text(text, style="bold"), width, 1, ROWS)
+
+
 def _room(width: int) -> int:
     return NAME if width >= NARROW else 9
 
@@ -99,6 +104,7 @@ def _wrapped(text: Text, width: int, indent: int, most: int) -> list[Text]:
     cells = max(8, width - indent)
     rows = list(text.wrap(Console(width=width), cells)) or [Text("")]
     if len(rows) > most:
+        rows[most - 1].rstrip()
         rows[most - 1] = _fit(rows[most - 1] + Text(" ") + rows[most], cells)
     return [Text(" " * indent) + row for row in rows[:most]]
 
@@ -120,7 +126,7 @@ def changing(scene: Scene, foot: Foot, now: float, width: int, height: int) -> l
     if scene.log_line:
         rows.append((5, Text("   " + scene.log_line, style="dim")))
     rows.append((2, _budgets(foot, width)))
-    rows.append((1, _hint(foot)))
+    rows.append((1, _hint(foot, width)))
     while len(rows) > max(1, height):
         rows.remove(max(rows, key=lambda row: row[0]))
     return [_fit(row, width) for _order, row in rows]
@@ -184,7 +190,7 @@ def _phase(work: Work) -> str:
         return words
     if work.tool == "download_model" and " over " in words:
         return "over " + words.partition(" over ")[2]
-    return words if len(words) <= 24 else work.label
+    return words if len(words) <= 24 else work.label[:24]
 
 
 def _pace(work: Work, now: float) -> Iterable[Text]:
@@ -219,9 +225,9 @@ def _budgets(foot: Foot, width: int) -> Text:
     return text
 
 
-def _hint(foot: Foot) -> Text:
+def _hint(foot: Foot, width: int) -> Text:
     if foot.stopping:
-        return Text(
-            " Stopping at the next safe point; Ctrl-C once more: at once, without waiting for it", style="yellow"
-        )
-    return Text(f" Ctrl-C ends cleanly; go on with: {foot.resume}", style="dim")
+        more = "Ctrl-C once more: at once" if width < NARROW else "Ctrl-C once more: at once, without waiting for it"
+        return Text(f" Stopping at the next safe point; {more}", style="yellow")
+    words = "Ctrl-C stops;" if width < NARROW else "Ctrl-C ends cleanly; go on with:"
+    return Text(f" {words} {foot.resume}", style="dim")

@@ -193,7 +193,10 @@ class Scene:
         if handler is not None:
             handler(event.data, now)
         for line in self._words.lines([event]):  # the transcript's words, for what went wrong or was settled
-            if line.style == "bad" and event.type != "run.finished":
+            if event.data.get("stopped") and event.type == "call.unknown":
+                call = self._calls.get(str(event.data["call"]))
+                self._note(Line(f"{call.tool if call else 'a call'} was under way: resume looks how it went", "ask"))
+            elif line.style == "bad" and event.type != "run.finished":
                 self._note(Line(clipped(line.text), "bad"))
             elif event.type in ("call.reconciled", "model.response"):
                 self._note(Line(clipped(line.text, 300), "dim" if line.style == "" else line.style))
@@ -323,21 +326,21 @@ class Scene:
         _phase, _, rest = text.partition(": ")
         label = text.split(" ")[0]
         bounded = told.done is not None and bool(told.total) and told.unit != "s"
-        if label != work.label or (told.total != work.total and bounded):
-            work.label, work.label_began, work.grew = label, now, now
+        same = (told.total, told.unit) == (work.total, work.unit) if bounded else label == work.label and not work.total
+        again = bool(work.samples) and told.done is not None and told.done < work.samples[-1][1]
+        if not same or again:
+            work.label_began = work.grew = now
             work.samples.clear()
+        work.label = label
         work.text = rest if work.tool == "run_job" else OWN_RATE.sub("", text)
         work.done, work.total, work.unit = (told.done, told.total, told.unit) if bounded else (None, None, "")
         work.label_expected_s = told.expected_s
         if bounded and told.done is not None:
-            if not work.samples or told.done > work.samples[-1][1]:
-                work.grew = now
-            elif told.done < work.samples[-1][1]:  # it began again
-                work.samples.clear()
+            work.grew = now if not work.samples or told.done > work.samples[-1][1] else work.grew
             work.samples.append((now, told.done))
             while len(work.samples) > 2 and now - work.samples[0][0] > WINDOW_S:
                 work.samples.popleft()
-        if work.tool in ("launch_sglang", "tail_log") and rest and not METER.search(rest):
+        if work.tool in ("launch_sglang", "tail_log") and rest and label != "preflight:" and not METER.search(rest):
             self.log_line = STAMP.sub(lambda found: f"[{found[1]}] " if found[1] else "", rest)
 
 

@@ -23,8 +23,8 @@ from rich.text import Text
 from opsagent.budget import Budget
 from opsagent.call import Call
 from opsagent.live import PlainLines, ended, headline
-from opsagent.live_draw import Foot, Used, changing, stays
-from opsagent.live_scene import Line, Scene
+from opsagent.live_draw import Foot, Used, changing, heading, stays
+from opsagent.live_scene import Line, Scene, clipped
 from opsagent.protocols import Event
 from opsagent_tools.clock import Clock, FastClock
 from opsagent_tools.tool import Progress
@@ -55,6 +55,10 @@ class LiveView:
         book = self.wish.runbook
         self._scene = Scene.of([(step.id, step.title) for step in book.steps], self._expected)
         self._lock = threading.Lock()
+        """Held while the scene is changed or read."""
+        self._drawing = threading.RLock()
+        """Held while anything is written, from working out where the cursor must go until it is there."""
+        self._over = threading.Event()
         self._console = Console(file=cast("IO[str]", Frames(self.out)), highlight=False, markup=False, emoji=False)
 
     # --- what the run tells --------------------------------------------------------------------------------------
@@ -94,25 +98,25 @@ class LiveView:
         if asked or over:
             self.pause()
         if event.type in ("run.started", "run.resumed"):
-            self._print([Text(headline(self.wish, event), style="bold")])
-        self._print([row for line in lines for row in stays(line, self._width)])
+            self.print(heading(headline(self.wish, event), self.width))
+        self.print([row for line in lines for row in stays(line, self.width)])
         if over:
             state = self._run.journal.state if self._run is not None else None
-            self._print([row for text in ended(event.data, state) for row in stays(Line(text, "ask"), self._width)])
+            self.print([row for text in ended(event.data, state) for row in stays(Line(text, "ask"), self.width)])
         elif not asked and not self._scene.asking:
             self._go_on()
 
     # --- the terminal --------------------------------------------------------------------------------------------
 
     @property
-    def _width(self) -> int:
+    def width(self) -> int:
         return max(20, self._console.width - 1)
 
-    def _print(self, rows: Sequence[Text]) -> None:
+    def print(self, rows: Sequence[Text]) -> None:
         """Above the changing lines, which are drawn afresh in the same frame."""
         if not rows:
             return
-        with self._console:
+        with self._drawing, self._console:
             for row in rows:
                 self._console.print(row, no_wrap=True, overflow="crop", crop=True)
             if self._live is not None:
@@ -122,27 +126,43 @@ class LiveView:
         if self._live is not None:
             return
         self._quiet()
-        self._live = Live(
-            get_renderable=self._frame, console=self._console, refresh_per_second=FRAMES_PER_S, transient=True,
-            redirect_stdout=False, vertical_overflow="crop",
-        )  # fmt: skip
         atexit.register(self.pause)
-        self._live.start(refresh=True)
+        with self._drawing:
+            self._live = Live(
+                get_renderable=self._frame, console=self._console, auto_refresh=False, transient=True,
+                redirect_stdout=False, redirect_stderr=False, vertical_overflow="crop",
+            )  # fmt: skip
+            self._live.start(refresh=True)
+        self._over = threading.Event()
+        threading.Thread(target=self._keep_drawing, args=(self._over,), daemon=True).start()
+        if sys.stderr is self.out:
+            sys.stderr = cast("TextIO", Above(self))
 
     def pause(self) -> None:
         """Take the changing lines away and give the terminal back; the next event brings them again."""
-        live, self._live = self._live, None
-        if live is not None:
-            atexit.unregister(self.pause)
-            live.stop()
+        atexit.unregister(self.pause)
+        self._over.set()
+        if isinstance(sys.stderr, Above):
+            sys.stderr = self.out
+        with self._drawing:
+            live, self._live = self._live, None
+            if live is not None:
+                live.stop()
         self._loud()
 
+    def _keep_drawing(self, over: threading.Event) -> None:
+        """Rich's own thread would draw between a line that is printed and the frame that belongs to it: see `_drawing`."""
+        while not over.wait(1 / FRAMES_PER_S):
+            with self._drawing:
+                if self._live is not None and not over.is_set():
+                    self._live.refresh()
+
     def _frame(self) -> RenderableType:
-        """The changing lines as they are now (called by rich's thread)."""
+        """The changing lines as they are now (called by the drawing thread too)."""
         try:
             with self._lock:
                 rows = changing(
-                    self._scene, self._foot(), self._clock.now(), self._width, max(1, self._console.height - 1)
+                    self._scene, self._foot(), self._clock.now(), self.width, max(1, self._console.height - 1)
                 )
         except Exception as error:  # a fault of the drawing: say it, once a frame, instead of a traceback
             return Text(f" the live view cannot be drawn ({type(error).__name__}); the run goes on")
@@ -215,6 +235,25 @@ class Frames:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.out, name)
+
+
+@dataclass
+class Above:
+    """What stands for stderr while lines change: what others write there (warnings, a library's log) goes above them."""
+
+    view: LiveView
+    _open: str = ""
+
+    def write(self, text: str) -> int:
+        *lines, self._open = (self._open + text).split("\n")
+        self.view.print([row for line in lines for row in stays(Line(clipped(line)), self.view.width)])
+        return len(text)
+
+    def flush(self) -> None:
+        return
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.view.out, name)
 
 
 def usable(out: TextIO) -> bool:
