@@ -16,6 +16,7 @@ from typing import Any
 from opsagent.call import Call
 from opsagent.fence import neutral
 from opsagent.journal.state import RunState
+from opsagent.mcp_server.book import is_session
 from opsagent.protocols import Event
 from opsagent.webhook import Webhook, deliver
 from opsagent_tools.errors import OpsError
@@ -128,7 +129,8 @@ class Notifier:
                 if call not in self._told and "waits" in self.hook.on:
                     self._tell(call, waits(self.state(), call))
             return
-        if "ends" in self.hook.on:
+        talk = self.state().started.get("kind") == "chat" or is_session(self.state().started)
+        if "ends" in self.hook.on and not talk:  # that somebody closed a chat is no news
             self._put(ends(self.state(), event.data))
 
     def _put(self, body: dict[str, Any]) -> None:

@@ -22,6 +22,7 @@ from opsagent.control import CONTROL
 from opsagent.journal import FileJournal
 from opsagent.learning import learn
 from opsagent.learning import load as load_history
+from opsagent.locking import Locks
 from opsagent.loop import drive
 from opsagent.observing import Observed, observed
 from opsagent.protocols import Model
@@ -53,6 +54,8 @@ class Wish:
     params: Mapping[str, Any] = field(default_factory=dict)
     llm: str = ""
     """'' or `autopilot`: the built-in; `replay:RUN`; else the name of a model at OPENAI_BASE_URL."""
+    chooser: str = ""
+    """Who chooses the calls, when it is no model of ours (an assistant, over MCP)."""
     approve: str = ""
     """`ask`, `declared`, `never`; '' for the default of the place and the terminal."""
     approve_file: str = ""
@@ -111,7 +114,7 @@ def begin(wish: Wish, *, watcher: Watcher | None = None) -> Session:
         "tools": journal.blob(canonical(schemas(tools)).encode(), name="tools.json"),
         "policy": journal.blob(canonical(asdict(policy_of(wish.runbook, wish))).encode(), name="policy.json"),
         "params": params,
-        "model": wish.llm or "autopilot",
+        "model": wish.chooser or wish.llm or "autopilot",
         "hosts": dict(wish.places.roles),
         "inventory": wish.places.inventory_path,
         "inventory_sha256": wish.places.fingerprint(),
@@ -150,6 +153,7 @@ def assemble(
     run.budget = Budget(Limits.of(wish.runbook.front.budget), clock, usage=lambda: journal.state.usage)
     session = Session(run, model_of(wish, run), folder, journal, places)
     run.stopped = lambda: session.interrupted or (folder / "STOP").exists()
+    run.locks = Locks()
     if isinstance(watcher, Follower):
         watcher.attach(run)
     run.watcher = session.observed = observed(run, wish)
@@ -247,6 +251,10 @@ def close_run(session: Session, code: ExitCode, failed: Claim | None, *, ended: 
         for role, host in run.role_names.items():
             if host in changed:
                 run.picture(role, "after", again=True)
+    if (
+        run.locks is not None and code is not ExitCode.UNKNOWN_OUTCOME
+    ):  # there a person has to look before anybody writes
+        run.locks.release(run)
     if not run.simulated and code is ExitCode.VERIFIED:
         learn(run.journal.state)
     if run.runbook.front.open:

@@ -53,7 +53,7 @@ class Desk:
 
         return asyncio.run(go())
 
-    def talk_here(self, what: Callable[[Client], Awaitable[T]], **given: str) -> T:
+    def talk_here(self, what: Callable[[Client], Awaitable[T]], **given: Any) -> T:
         """The same server in this process: everything but stdio. The caller has set the environment."""
         from opsagent.cli.mcp import session_for
         from opsagent.mcp_server.server import build

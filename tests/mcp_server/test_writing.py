@@ -156,7 +156,7 @@ def test_a_cancelled_call_ends_and_the_session_goes_on(desk: Desk) -> None:
     desk.put("/tmp/starting.log", "[2026-12-01 01:00:00] server_args=ServerArgs(model_path='/srv/models/x')\n")
     seen: list[str] = []
 
-    async def progress(_count: float, _total: float | None, message: str | None) -> None:
+    async def progress(progress: float, total: float | None, message: str | None) -> None:
         seen.append(message or "")
 
     async def talk(client: Client) -> Any:
@@ -199,3 +199,23 @@ def test_a_killed_server_leaves_a_journal_that_verifies_and_a_session_that_goes_
     done = desk.talk_here(go_on, resume=folder.name)
     assert not done.is_error, text_of(done)  # the approval that was given still holds, once
     assert desk.intact(folder)
+
+
+def test_an_approved_call_is_made_with_the_secret_that_the_journal_does_not_keep(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from opsagent.cli import cli
+
+    canary = "cAnArY-0f1e2d3c4b5a6978"
+    monkeypatch.setenv("DEPLOY_TOKEN", canary)
+    args = {"path": "/tmp/token.txt", "content": f"token={canary}\n"}
+
+    async def talk(client: Client) -> None:
+        wanted = body_of(await client.call_tool("write_file", args))["approval"]
+        assert cli.main(["approve", wanted["run"], wanted["call"], "--yes"], standalone_mode=False) == 0
+        done = await client.call_tool("write_file", args)
+        assert not done.is_error, text_of(done)
+
+    desk.talk_here(talk)
+    assert desk.file("/tmp/token.txt") == args["content"]
+    assert canary not in desk.everything()

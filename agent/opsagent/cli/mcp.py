@@ -80,7 +80,7 @@ def session_for(
         raise InputError("--resume brings its own hosts", hint=f"opsagent mcp --resume {resume}")
     book, places = session_places(hosts, hosts_file, lab, Path("/") if resume else Path.cwd())
     wish = Wish(
-        runbook=book, places=places, llm="", approve=approve, approve_file=approve_file, folder=out,
+        runbook=book, places=places, chooser="assistant (MCP)", approve=approve, approve_file=approve_file, folder=out,
         notice=lambda text: click.echo(text, err=True),
     )  # fmt: skip
     return McpSession(wish, resume=resume)

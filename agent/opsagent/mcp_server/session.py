@@ -150,7 +150,9 @@ class McpSession:
     def _begin(self) -> Session:
         if self.resume:
             session = self._stack.enter_context(
-                reopened(self.resume, mode="mcp", watcher=lambda _wish: Silent(), approve=self.wish.approve)
+                reopened(
+                    self.resume, mode="mcp", watcher=lambda _wish: Silent(), llm="autopilot", approve=self.wish.approve
+                )
             )
             if not is_session(session.journal.state.started):
                 raise InputError(f"{self.resume} is no assistant's session", hint=f"opsagent resume {self.resume}")
