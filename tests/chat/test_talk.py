@@ -21,7 +21,10 @@ from opsagent.verify import verify
 from opsagent_tools.errors import ModelUnavailable
 
 LAUNCH: dict[str, Any] = {"runbook": "launch", "params": {"want_context": 8192}, "why": "serve it"}
-MTP = "--tp 2 --speculative-algorithm NEXTN --speculative-num-steps 1 --speculative-eagle-topk 1 --speculative-num-draft-tokens 2"
+MTP = (
+    "--tp 2 --speculative-algorithm NEXTN --speculative-num-steps 1 --speculative-eagle-topk 1 "
+    "--speculative-num-draft-tokens 2"
+)
 
 
 def interrupted(_messages: Sequence[Message], _tools: Sequence[dict[str, Any]]) -> Reply:

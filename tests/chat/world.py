@@ -24,7 +24,7 @@ SMALL = """
 title = "a small model on one card"
 runbook = "launch"
 goal = "-"
-speed = 600.0
+speed = 150.0
 [roles]
 target = "gpu1"
 [params]

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from opsagent import again as runs
-from opsagent.chat.conduct import ended, lab_comes_back, noted
+from opsagent.chat.conduct import ended, lab_comes_back, noted, whole
 from opsagent.chat.talk import Chat
 from opsagent.places import Places
 from opsagent.report.model import StatusReport
 from opsagent.runbook.model import Runbook
-from opsagent.session import conduct
 from opsagent_tools.errors import InputError
 
 
@@ -24,10 +23,10 @@ def again(chat: Chat, ref: str, verb: str, *, accept_drift: bool = False) -> Sta
             accept_drift=accept_drift, interactive=chat.interactive, notice=chat.view.say,
             places_of=lambda book, started: _places(chat, book, started),
         ) as session:  # fmt: skip
-            noted(chat, session.run.id, session.folder, "begun")
             if work is None:
-                report, code = conduct(session), None
+                report, code = whole(chat, session), None
             else:
+                noted(chat, session.run.id, session.folder, "begun")
                 code, report = work(session)
             folder = session.folder
     finally:

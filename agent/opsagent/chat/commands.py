@@ -34,6 +34,7 @@ def obey(chat: Chat, line: str) -> None:
     try:
         name, *words = shlex.split(line.removeprefix("/"))
     except ValueError as error:
+        chat.last_code = 2
         return chat.view.error(InputError(f"cannot read the command: {error}", hint="quotes come in pairs"))
     try:
         command = _command(name)
@@ -305,7 +306,8 @@ def _last(chat: Chat, run: str) -> str:
     return chat.runs[known[0]] if len(known) == 1 else name
 
 
-@click.command("approve", short_help="Who approves: ask, declared, never; or answer a CALL of a RUN that waits.")
+@click.command("approve", short_help="Who approves: ask, declared, never; or answer a CALL of a RUN that waits.",
+               context_settings={"ignore_unknown_options": True})  # fmt: skip
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
 def approve(chat: Chat, words: tuple[str, ...]) -> int:

@@ -23,11 +23,11 @@ from opsagent.chat.talk import Chat, read
 from opsagent.execute import Rejected
 from opsagent.protocols import ToolCall
 from opsagent.report.markdown import number
-from opsagent.report.model import StatusReport
+from opsagent.report.model import Claim, StatusReport
 from opsagent.runbook.model import Runbook
-from opsagent.session import LAB_STATE, Wish, begin, conduct, known_secrets
+from opsagent.session import LAB_STATE, Session, Wish, begin, close_run, conduct, known_secrets
 from opsagent.signals import Signal
-from opsagent_tools.errors import InputError
+from opsagent_tools.errors import ExitCode, InputError
 
 QUESTION = "Run it? [y]es · [c]hange · [n]o: "
 Answer = Literal["yes", "no", "change"]
@@ -138,17 +138,25 @@ def carry_out(chat: Chat, proposal: Proposal) -> StatusReport:
     return follow(chat, lambda: begin(wish, watcher=chat.watcher(wish)))
 
 
-def follow(chat: Chat, opened: Callable[[], Any]) -> StatusReport:
+def follow(chat: Chat, opened: Callable[[], Session]) -> StatusReport:
     """Conduct an opened run, note it in the chat, show what came of it."""
     try:
         session = opened()
         with session:
-            noted(chat, session.run.id, session.folder, "begun")
-            report = conduct(session)
+            report = whole(chat, session)
     finally:
         lab_comes_back(chat)
     ended(chat, report, session.folder)
     return report
+
+
+def whole(chat: Chat, session: Session) -> StatusReport:
+    """A run to its end. A Ctrl-C that comes before the run itself listens for it ends the run all the same."""
+    try:
+        noted(chat, session.run.id, session.folder, "begun")
+        return conduct(session)
+    except KeyboardInterrupt:
+        return close_run(session, ExitCode.INTERRUPTED, Claim(text="interrupted"))
 
 
 def noted(chat: Chat, run: str, folder: Path, phase: str, **more: Any) -> None:

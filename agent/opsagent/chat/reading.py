@@ -32,8 +32,6 @@ Clean = Callable[[str], str]
 class Reader(Protocol):
     """Reads what the person says. Raises EOFError at the end, KeyboardInterrupt for Ctrl-C."""
 
-    clean: Clean
-
     def read(self) -> str: ...
 
     def ask(self, question: str) -> str: ...

@@ -12,7 +12,7 @@ import click
 from opsagent.cli.run import MODES
 
 if TYPE_CHECKING:
-    from opsagent.chat.reading import PlainReader, Reader, TerminalReader
+    from opsagent.chat.reading import PlainReader, TerminalReader
     from opsagent.chat.record import Opened
     from opsagent.chat.talk import Chat
     from opsagent.chat.view import View
@@ -152,7 +152,7 @@ def _remember(chat: Chat) -> None:
             chat.view.say(f"  {mark}: {view_text[-300:]}", "dim")
 
 
-def _converse(chat: Chat, reader: Reader, edited: bool) -> None:
+def _converse(chat: Chat, reader: PlainReader | TerminalReader, edited: bool) -> None:
     """Until the person leaves. Ctrl-C at the prompt only drops the line."""
     from opsagent.chat.commands import LEAVE, obey
     from opsagent.chat.talk import respond
