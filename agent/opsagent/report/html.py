@@ -15,6 +15,7 @@ from opsagent.report.html_cells import Rows, changes, code, proof, strong, tone
 from opsagent.report.html_evidence import excerpts
 from opsagent.report.model import StatusReport
 from opsagent.report.trouble import trouble
+from opsagent.report.words import readable
 
 MEANING: dict[str, tuple[str, str]] = {
     "verified": ("good", "The goal is reached and every check of the runbook passed."),
@@ -36,6 +37,7 @@ def render(report: StatusReport, events: Sequence[Event], *, viewer: str = "") -
     """The whole document. `events` are those of the journal, for the excerpts; `viewer` is the address of the transcript
     viewer beside it (`transcript.html`), when there is one.
     """
+    report = readable(report)
     shown = excerpts(report, events)
     known = {excerpt.id for excerpt in shown}
     mood, meaning = MEANING[report.status]

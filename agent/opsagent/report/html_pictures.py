@@ -81,7 +81,8 @@ def frontier_caption(report: StatusReport) -> str:
         "asked": "the square is what was asked",
         "option": "a numbered disc is an option of the table (predicted)",
     }
-    return f"Each mark is a set of flags: {', '.join(said[kind] for kind in said if kind in kinds)}. Both axes are logarithmic."
+    marks = ", ".join(said[kind] for kind in said if kind in kinds)
+    return f"Each mark is a set of flags: {marks}. Both axes are logarithmic."
 
 
 def frontier_rows(report: StatusReport, known: set[str]) -> Rows:

@@ -11,8 +11,12 @@ from opsagent import fence
 from opsagent.report.model import Change, Claim, Deployment, Endpoint, Limit, StatusReport
 from opsagent.report.trouble import trouble
 from opsagent.report.words import change_text as change_text
+from opsagent.report.words import readable
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|~])")
+
+_BLOCK = re.compile(r"#{1,6}(?=\s|$)|[+-](?=\s|$)|>|=+\s*$|-[\s-]*$|\d{1,9}(?=[.)](?:\s|$))")
+"""What would begin a heading, a list, a quote or a rule."""
 
 
 def neutral(text: object) -> str:
@@ -21,8 +25,12 @@ def neutral(text: object) -> str:
 
 
 def escape(text: object) -> str:
-    """Text that Markdown shows as it is."""
-    return _SPECIAL.sub(r"\\\1", neutral(text))
+    """Text that Markdown shows as it is, also where it begins a line or a list item."""
+    plain = _SPECIAL.sub(r"\\\1", neutral(text)).strip()
+    begins = _BLOCK.match(plain)
+    if begins is None:
+        return plain
+    return f"{begins[0]}\\{plain[begins.end() :]}" if begins[0].isdigit() else "\\" + plain
 
 
 def code(text: object) -> str:
@@ -31,6 +39,11 @@ def code(text: object) -> str:
     ticks = "`" * (max((len(run) for run in re.findall(r"`+", plain)), default=0) + 1)
     pad = " " if "`" in plain else ""
     return f"{ticks}{pad}{plain}{pad}{ticks}"
+
+
+def cell_code(text: object) -> str:
+    """Inline code in a cell of a table, where a bar ends the cell unless it is escaped, in code too."""
+    return code(text).replace("|", "\\|")
 
 
 def number(value: float | int | None) -> str:
@@ -46,11 +59,12 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def proof(evidence: Sequence[str]) -> str:
-    return " ".join(neutral(event) for event in evidence)
+    return " ".join(escape(event) for event in evidence)
 
 
 def render(report: StatusReport) -> str:
     """The whole report; sections without content are left out."""
+    report = readable(report)
     lines = [f"# {_headline(report)}", ""]
     if report.failed is not None:
         lines += [f"**{escape(report.failed.text)}** {proof(report.failed.evidence)}", ""]
@@ -73,8 +87,10 @@ def _takes(report: StatusReport) -> list[str]:
     problem = trouble(report)
     if problem is None or not problem.takes:
         return []
-    rows = [f"- {escape(text)} {code(command) if command else ''}".rstrip() for text, command in problem.takes]
-    return ["**What it would take**", "", *rows, ""]
+    lines = ["**What it would take**", ""]
+    for text, command in problem.takes:  # paragraphs: after a list, the indented lines of the endpoint would be no code
+        lines += [f"→ {escape(text)} {code(command) if command else ''}".rstrip(), ""]
+    return lines
 
 
 def _endpoint(report: StatusReport) -> list[str]:
@@ -90,7 +106,7 @@ def _endpoint(report: StatusReport) -> list[str]:
 
 
 def access_text(end: Endpoint) -> str:
-    return "anyone who reaches this address may use it" if end.api_key == "none" else f"API key: {end.api_key}"
+    return "anyone who reaches this address may use it" if end.api_key == "none" else f"API key: {neutral(end.api_key)}"
 
 
 def request_lines(end: Endpoint) -> list[str]:
@@ -171,7 +187,7 @@ def _trade_offs(report: StatusReport) -> list[str]:
     if not report.trade_offs:
         return []
     rows = [
-        (escape(option.to_get), code(change_text(option.change)), escape(limits_text(option.limits)),
+        (escape(option.to_get), cell_code(change_text(option.change)), escape(limits_text(option.limits)),
          escape(option.costs), proof(option.evidence))
         for option in report.trade_offs
     ]  # fmt: skip
@@ -267,5 +283,5 @@ def _footer(report: StatusReport) -> str:
     mark = "SIMULATED · " if report.simulated else ""
     return (
         f"{mark}run {code(report.run)} · {escape(report.runbook)} · {used.calls} calls, {used.turns} turns{spent}, "
-        f"{used.wall_s:.0f} s{chosen} · `eN` is event N: `opsagent show {neutral(report.run)}`"
+        f"{used.wall_s:.0f} s{chosen} · `eN` is event N: {code('opsagent show ' + report.run)}"
     )

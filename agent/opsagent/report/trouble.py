@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from opsagent.report.model import StatusReport
 from opsagent.report.words import change_text
 
-_WAITS = re.compile(r"(?P<call>.+) waits: (?P<command>opsagent approve \S+ \S+)")
+_WAITS = re.compile(r"(?P<call>\w+ \(c\d+\)) waits: (?P<command>opsagent approve [\w-]+ c\d+)")
+"""Exactly what `report.build` says: an open question may be a model's words, and the command will be pasted."""
 TITLES = {"waiting-approval": "What it waits for", "denied": "What was refused", "budget": "What ran out",
           "interrupted": "Where it stopped", "unknown-outcome": "What is not known"}  # fmt: skip
 AGAIN = {
