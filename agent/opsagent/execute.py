@@ -239,7 +239,7 @@ def perform(run: Run, ready: Prepared) -> Outcome:
             run.emit("call.unknown", call=call.id, what=error.what)
             settled = reconcile(run, ready, reruns)
             if settled is None:
-                hint = "look at the host, then: opsagent resume " + run.id
+                hint = f"look at the host, then: opsagent approve {run.id} {call.id} --happened yes|no"
                 raise StopRun(ExitCode.UNKNOWN_OUTCOME, f"{call.tool} on {call.host}: {error.what}", hint) from error
             if settled == "rerun":
                 reruns += 1
@@ -313,7 +313,7 @@ def _context(run: Run, call: Call, blobs: dict[str, str]) -> Context:
 def reconcile(run: Run, ready: Prepared, reruns: int = 0) -> dict[str, Any] | str | None:
     """Settle an unknown outcome: a result (it happened), `rerun` (make it again), or None (ask a person)."""
     call, tool = ready.call, ready.tool
-    if tool.recovery in ("read_only", "idempotent"):
+    if tool.recovery in ("read_only", "idempotent") or _tier(run, call) == "R0":  # a command that only reads is a read
         happened = "rerun" if reruns < RERUNS else "unclear"
         run.emit("call.reconciled", call=call.id, happened=happened)
         return "rerun" if reruns < RERUNS else None

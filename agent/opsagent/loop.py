@@ -42,8 +42,12 @@ def drive(run: Run, model: Model) -> ExitCode:
             talk.enter_step()
         failure = work(run, model, talk)
         if failure is not None:
-            steps.roll_back(run, run.step)
-            return exit_code_of(run, failure)
+            code = exit_code_of(run, failure)
+            if (
+                code is not ExitCode.TRANSIENT
+            ):  # a host that is away cannot be rolled back; resume goes on with the step
+                steps.roll_back(run, run.step)
+            return code
     finish(run, model, talk)
     return ExitCode.VERIFIED
 

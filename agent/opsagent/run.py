@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from opsagent.autopilot import Failure
 from opsagent.call import Call, Decision, Verdict
 from opsagent.control import CONTROL
+from opsagent.locking import Locks
 from opsagent.progress import Progress
 from opsagent.protocols import Event, Journal
 from opsagent.redact import unmarked
@@ -104,6 +105,8 @@ class Run:
     """Measured facts of earlier runs by host name."""
     take_picture: Callable[[Host, Sequence[str]], dict[str, Any]] | None = None
     """Facts of a host for before and after (opsagent_tools.snapshot); None: no pictures are taken."""
+    locks: Locks | None = None
+    """One writer per host (opsagent.locking); None: no locks are taken (a replay, a test)."""
     execute_tool: Callable[[Call, Callable[[], BaseModel]], dict[str, Any]] | None = None
     """In a replay: recorded results instead of hosts (the second argument would run the real tool)."""
 
@@ -134,6 +137,11 @@ class Run:
             self.emit("snapshot", host=host, phase=phase, facts={}, error=error.what)
         else:
             self.emit("snapshot", host=host, phase=phase, facts=facts)
+
+    def lock(self, role: str) -> None:
+        """Keep other runs from writing on a role's host. Raises HostLocked (exit 3), HostError."""
+        if self.locks is not None:
+            self.locks.hold(self, role)
 
     # --- what expressions see ------------------------------------------------------------------------------------
 

@@ -90,7 +90,7 @@ def _settle(run: Run, ready: Prepared, known: CallState) -> Outcome:
     if settled is None:
         raise StopRun(
             ExitCode.UNKNOWN_OUTCOME, f"{known.call.tool} ({known.call.id}) on {known.call.host} may have happened",
-            "look at the host, then: opsagent approve",
+            f"look at the host, then: opsagent approve {run.id} {known.call.id} --happened yes|no",
         )  # fmt: skip
     if isinstance(settled, str):
         if lost := lost_secrets(ready.call.args):

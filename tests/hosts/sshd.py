@@ -26,7 +26,7 @@ PasswordAuthentication no
 KbdInteractiveAuthentication no
 AuthorizedKeysFile {folder}/authorized_keys
 MaxStartups 100:30:200
-SetEnv HOME={folder} OPSAGENT_JOBS_DIR={folder}/jobs
+SetEnv HOME={folder} OPSAGENT_JOBS_DIR={folder}/jobs OPSAGENT_LOCK_DIR={folder} {env}
 {extra}
 """
 
@@ -91,8 +91,8 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def sshd(folder: Path, extra: str = "") -> Iterator[Sshd]:
-    """Start one on a free port and stop it by its pid."""
+def sshd(folder: Path, extra: str = "", env: str = "") -> Iterator[Sshd]:
+    """Start one on a free port and stop it by its pid. `env`: more `NAME=value` for its sessions."""
     program = shutil.which("sshd", path="/usr/sbin:/usr/bin:/sbin")
     assert program, "these tests need OpenSSH's sshd (apt-get install openssh-server)"
     if os.geteuid() == 0:
@@ -103,7 +103,7 @@ def sshd(folder: Path, extra: str = "") -> Iterator[Sshd]:
     port = free_port()
     host_key = " ".join((folder / "host_key.pub").read_text().split()[:2])
     (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {host_key}\n")
-    (folder / "config").write_text(CONFIG.format(port=port, folder=folder, extra=extra))
+    (folder / "config").write_text(CONFIG.format(port=port, folder=folder, extra=extra, env=env))
     argv = [program, "-D", "-e", "-f", str(folder / "config")]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(argv, stderr=log, stdin=subprocess.DEVNULL)

@@ -192,7 +192,7 @@ def effects(lab: Lab) -> dict[str, Any]:
     files = lab.world.files(host)
     return {
         "ledger": ledger(lab),
-        "note": files.text("/srv/models/note"),
+        "note": files.text("/srv/models/note") if files.exists("/srv/models/note") else "",
         "once": host.nodes["/srv/models/once"].kind if "/srv/models/once" in host.nodes else "",
         "old server": any(process.argv[:1] == ["/usr/bin/old-server"] for process in host.processes.values()),
         "jobs": sum(name.startswith("opsagent-") for name in host.units),

@@ -117,7 +117,7 @@ def look(lab: Lab, folder: Path, mode: str, person: Refusing | None) -> tuple[Ob
     wish = Wish(book(), again(lab, simulated=not mode), approve=mode, folder=folder)
     with begin(wish) as session:
         report = conducted(session, model, person)
-    statuses = [report.status]
+    statuses: list[str] = [report.status]
     while report.status == "waiting-approval" and len(statuses) < 60:
         result = CliRunner().invoke(approve, [str(folder), "--reject", "nobody ordered this"], standalone_mode=False)
         assert result.return_value == 0, result.output

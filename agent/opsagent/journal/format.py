@@ -46,6 +46,9 @@ EVENT_TYPES: dict[str, str] = {
     "context.compacted": "the conversation was shortened",
     "budget.exceeded": "a budget is used up",
     "snapshot": "facts of a host before or after",
+    "host.locked": "no other run writes on this host until then",
+    "host.released": "other runs may write there again",
+    "bystanders": "servers of others on a host: how they were, or that one is gone",
     "note": "a remark",
     "error": "the run cannot go on",
 }

@@ -18,7 +18,17 @@ from opsagent.replay.recording import Diverged, Recording
 from opsagent.signals import Signal
 
 COPIED = frozenset(
-    {"snapshot", "redaction.applied", "call.progress", "model.retry", "context.compacted", "drift.accepted"}
+    {
+        "snapshot",
+        "host.locked",
+        "host.released",
+        "bystanders",
+        "redaction.applied",
+        "call.progress",
+        "model.retry",
+        "context.compacted",
+        "drift.accepted",
+    }
 )
 """Written by what a replay leaves out (hosts, redactor, client): taken over as recorded where the loop does not."""
 OUTSIDE = COPIED | {"approval.decided", "call.reconciled", "note"}

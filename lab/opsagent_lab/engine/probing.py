@@ -10,6 +10,7 @@ from opsagent_lab.engine.probe_env import probe_venv, probe_venvs
 from opsagent_lab.engine.probe_facts import probe_facts
 from opsagent_lab.engine.probe_files import probe_file
 from opsagent_lab.engine.probe_job import probe_job
+from opsagent_lab.engine.probe_lock import probe_lock
 from opsagent_lab.engine.probe_model import probe_model_files
 from opsagent_lab.engine.probe_net import probe_net, probe_procs, probe_together
 from opsagent_lab.engine.probe_preflight import probe_preflight
@@ -31,6 +32,7 @@ PROBES: dict[str, Probe] = {
     "facts": probe_facts,
     "file": probe_file,
     "job": probe_job,
+    "lock": probe_lock,
     "model_files": probe_model_files,
     "net": probe_net,
     "preflight": probe_preflight,
