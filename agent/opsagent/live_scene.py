@@ -95,9 +95,9 @@ class StepView:
         """One line: what the calls found, by host when there were several; without a word of theirs, the title."""
         top = max((main for main, _text in self.said.values()), default=False)
         words = {host: text for host, (main, text) in self.said.items() if main == top}
-        if len(words) == 1:
-            return next(iter(words.values()))
         found = {host: text for host, text in words.items() if not SAYS_NOTHING.match(text)}
+        if len(words) == 1 and found:
+            return next(iter(found.values()))
         return " · ".join(f"{host}: {text.split(';')[0]}" for host, text in found.items()) or self.title
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from opsagent.call import Call
 from opsagent.journal.state import CallState, RunState
-from opsagent.learning import history_file, learn, load
+from opsagent.learning import expected_seconds, history_file, learn, load
 from opsagent_tools.sglang.calibration import calibration_of
 
 PLAN: dict[str, Any] = {
@@ -61,3 +61,19 @@ def test_a_launch_that_failed_teaches_nothing(tmp_path: Path) -> None:
     failed.calls["c2"].ok = False
     assert learn(failed, tmp_path) == []
     assert load("gpu1", tmp_path) == {}
+
+
+def test_how_long_calls_take_is_kept_by_host_and_tool(tmp_path: Path) -> None:
+    for took in (10.0, 30.0, 20.0):
+        seen = state("gpu1")
+        call = finished(3, "curl_test", "gpu1", {})
+        call.duration_s = took
+        command = finished(4, "ssh_exec", "gpu1", {})  # takes as long as what it runs: no expectation
+        command.duration_s = took
+        seen.calls |= {"c3": call, "c4": command}
+        learn(seen, tmp_path)
+    history = load("gpu1", tmp_path)
+    assert expected_seconds(history, "curl_test") == 20.0
+    assert expected_seconds(history, "ssh_exec") is None
+    assert expected_seconds({"call_seconds": {"curl_test": "soon"}}, "curl_test") is None
+    assert expected_seconds(load("gpu2", tmp_path), "curl_test") is None
