@@ -3,16 +3,16 @@
   const form = document.getElementById("find"), query = document.getElementById("q"), kind = document.getElementById("kind");
   const said = document.getElementById("found");
   const rows = [...document.querySelectorAll(".row")];
-  let texts = null, hits = [], at = -1, opened = [], wanted = "";
+  let texts = null, hits = [], at = -1, opened = [], wanted = "[\"\",[]]";
 
-  const words = () => query.value.toLowerCase().split(/\s+/).filter(Boolean);
+  const words = () => (query.value.toLowerCase().match(/"[^"]+"|\S+/g) ?? []).map((word) => word.replaceAll('"', "")).filter(Boolean);
   const matches = (index, terms) =>
     (!kind.value || (kind.value === "problems" ? rows[index].classList.contains("bad") : rows[index].dataset.k === kind.value)) &&
     terms.every((term) => texts[index].includes(term));
 
   const filter = () => {
     const terms = words(), all = !terms.length && !kind.value;
-    const key = kind.value + " " + terms.join(" ");
+    const key = JSON.stringify([kind.value, terms]);
     if (key === wanted) return;
     wanted = key;
     if (terms.length && !texts) texts = rows.map((row) => row.textContent.toLowerCase());
