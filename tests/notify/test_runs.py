@@ -8,83 +8,31 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab_core_small import SMALL
 from loop.world import TWO_STEPS, ScriptedGate, make_run
 from notify.webhook_server import Hook
+from watching import LOOK, WRITE, make_home, notes, run
 
 from opsagent.autopilot import Autopilot
 from opsagent.call import Call, Decision
-from opsagent.cli import cli
 from opsagent.loop import drive
 from opsagent.notify import Notifier
 from opsagent.observing import Observed
 from opsagent.protocols import Event
 from opsagent.run import Silent
 from opsagent.signals import NeedApproval
-from opsagent.verify import verify
 from opsagent.webhook import Undelivered, Webhook
 from opsagent_tools.tool import Progress
-
-LOOK = """\
----
-opsagent: 1
-name: look
-hosts: {target: {count: 1}}
-allow: {tools: [ssh_exec, write_file]}
----
-# Look
-
-## Look {#look}
-
-```call
-tool: ssh_exec
-host: target
-args: {argv: [uname, -r]}
-as: kernel
-```
-```check
-- kernel.exit_code == 0
-```
-"""
-WRITE = """
-## Write {#write}
-
-```call
-tool: write_file
-host: target
-args: {path: /etc/motd, content: hello}
-as: written
-```
-```check
-- written.changed
-```
-"""
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user's folder with a webhook configured, and a small lab."""
-    (tmp_path / "config" / "opsagent").mkdir(parents=True)
+    """A user's folder with a webhook configured."""
+    make_home(tmp_path)
     (tmp_path / "config" / "opsagent" / "opsagent.toml").write_text('[notify]\nurl_env = "HOOK_URL"\ntimeout_s = 10\n')
-    (tmp_path / "small.toml").write_text(SMALL)
-    for name, value in (("XDG_STATE_HOME", tmp_path), ("XDG_CONFIG_HOME", tmp_path / "config")):
-        monkeypatch.setenv(name, str(value))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def run(home: Path, text: str, *words: str) -> tuple[int, list[dict[str, Any]]]:
-    """Exit code and events of a run on the small lab, whose machine is the runbook's target."""
-    (home / "look.md").write_text(text)
-    out = home / f"run{len(list(home.glob('run*')))}"
-    args = ["run", str(home / "look.md"), "--lab", str(home / "small.toml"), "--json", "--out", str(out), *words]
-    code = cli.main(args, standalone_mode=False)
-    assert verify(out).findings == []
-    return code, [json.loads(line) for line in (out / "events.jsonl").read_text().splitlines()]
-
-
-def notes(events: list[dict[str, Any]]) -> list[str]:
-    return [e["data"]["what"] for e in events if e["type"] == "note" and e["data"].get("kind") == "observer"]
 
 
 def test_the_end_and_the_waiting_are_told_with_what_to_do(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
