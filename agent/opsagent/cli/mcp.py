@@ -52,7 +52,9 @@ def command(
     except ImportError as error:
         if (error.name or "").partition(".")[0] != "mcp":
             raise
-        return fail(InputError("the package `mcp` is not installed", hint="pip install 'opsagent[mcp]'"))
+        return fail(
+            InputError("the package `mcp` is not installed", hint="in opsagent's own folder: pip install '.[mcp]'")
+        )
     except OpsError as error:
         return fail(error)
     return _serve(session, serve)

@@ -40,7 +40,7 @@ def exporter(settings: Settings, state: Callable[[], RunState]) -> SpanFold:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     except ImportError as error:
         raise OpsError(
-            "telemetry is off: OpenTelemetry is not installed", hint="pip install 'opsagent[otel]'"
+            "telemetry is off: OpenTelemetry is not installed", hint="in opsagent's own folder: pip install '.[otel]'"
         ) from error
     quiet()
     base = settings.endpoint.rstrip("/")
