@@ -40,8 +40,8 @@ class Progress:
     """How often the current step's checks came out red since it was entered."""
     _failed_tool: str = ""
     """Tool of the call that `failure` is about ('' for a check)."""
-    _transient: bool = False
-    """That call failed because its host could not be reached."""
+    _away: int = 0
+    """That call failed because its host could not be reached (3) or is not set up rightly (2): time or a person mends it."""
     _meta: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Call id → what its intent said of fence, tool and whether it is optional."""
 
@@ -101,7 +101,7 @@ class Progress:
             self.unmet.pop(fence, None)
 
     def _fail(self, call_id: str, cause: str | None, what: str, event: Event) -> None:
-        self._failed_tool, self._transient = self.meta(call_id).get("tool", ""), False
+        self._failed_tool, self._away = self.meta(call_id).get("tool", ""), 0
         self.failure = Failure(cause, f"{self._failed_tool}: {what}", event.id)
 
     def _on_call_finished(self, event: Event, data: dict[str, Any]) -> None:
@@ -115,13 +115,16 @@ class Progress:
             self.failure, self._failed_tool = None, ""  # made again, and it worked
 
     def _on_run_resumed(self, _event: Event, _data: dict[str, Any]) -> None:
-        """What failed because a host was away is tried again: that is what resuming after exit 3 means."""
-        if self._transient:
+        """What failed because of a host that was away is tried again: that is what resuming after exit 3 or 2 means."""
+        if self._away == ExitCode.INVALID:
+            self.fences, self.unmet = set(), {}  # the step was rolled back then
+        if self._away:
             self.failure, self._failed_tool, self.red, self.attempts = None, "", [], 0
 
     def _on_call_failed(self, event: Event, data: dict[str, Any]) -> None:
         self._fail(data["call"], data.get("cause"), data["what"], event)
-        self._transient = data.get("exit_code") == ExitCode.TRANSIENT
+        code = int(data.get("exit_code") or 0)
+        self._away = code if code in (ExitCode.TRANSIENT, ExitCode.INVALID) else 0
         self._not_made(data["call"])
 
     def _not_made(self, call_id: str) -> None:

@@ -180,6 +180,8 @@ def _refused_us(error: Exception, place: str, where: str) -> HostError | InputEr
     if isinstance(error, BadAuthenticationType):
         hint = f"it allows: {', '.join(error.allowed_types)}; name a key with `identity` or load one with ssh-add"
         return AuthFailed(f"{place} does not take what we offer", where=where, hint=hint)
+    if isinstance(error, AuthenticationException) and "transport shut down" in str(error):
+        return None  # the link was lost before the host had answered: it did not refuse anybody
     if isinstance(error, AuthenticationException) or "No authentication methods" in str(error):
         hint = (
             "the key or password is not the right one for this user: try `ssh` by hand, then set `user` and `identity`"
