@@ -5,7 +5,7 @@ from __future__ import annotations
 import runpy
 import sys
 
-NAMES = ("planner", "journal", "ssh", "diagnose_log")
+NAMES = ("planner", "journal", "ssh", "diagnose_log", "viewer")
 
 
 def main() -> int:

@@ -18,13 +18,13 @@ CALLS = 2500
 LINE = "[2026-03-01 10:00:00 TP0] Decode batch. #running-req: 4, #token: 1234, token usage: 0.12, cuda graph: True\n"
 
 
-def write(folder: Path) -> int:
+def write(folder: Path, calls: int = CALLS) -> int:
     """A run of many calls, without waiting for the disk. Returns the number of events."""
     with FileJournal.create(
         folder, Redactor({"KEY": "a-known-secret-0123"}), disk=Disk(fsync=lambda _fd: None)
     ) as journal:
         journal.append("run.started", run="b", params={})
-        for number in range(CALLS):
+        for number in range(calls):
             call = {"id": f"c{number}", "tool": "tail_log", "args": {"path": "/var/log/x.log"}, "step": "s"}
             journal.append("call.intent", call=call, bind="log", verdict={"tier": "R0", "reasons": [], "binding": "b"})
             journal.append("approval.decided", call=f"c{number}", answer="approve", by="policy", binding="b")
