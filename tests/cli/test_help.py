@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
+from cli.lines import accepts, command_lines
 from click.testing import CliRunner
 
 from opsagent import __version__
@@ -40,36 +39,13 @@ def help_of(path: tuple[str, ...]) -> str:
     return done.output
 
 
-def examples(text: str) -> list[list[str]]:
-    """The command lines of a text: `opsagent …`, also behind variables or a pipe, without comments."""
-    text = re.sub(r"\\\n\s*", "", text)
-    found = []
-    for line in text.splitlines():
-        at = re.match(r"\s*(?:\$ )?(?:[A-Z_]+=\S+\s+)*(?:[^|`]*\|\s*)?(opsagent\s.*)", line)
-        if at and "…" not in line:
-            words = shlex.split(at[1], comments=True)
-            cut = next((n for n, word in enumerate(words) if word in (">", ">>", "2>", "&&", "<")), len(words))
-            found.append(words[1:cut])
-    return found
-
-
-def accepts(words: list[str]) -> None:
-    """Parse a command line down to the verb that would run. Raises click.UsageError."""
-    command: click.Command = cli
-    context = command.make_context("opsagent", list(words))
-    while isinstance(command, click.Group):
-        name, found, rest = command.resolve_command(context, [*context._protected_args, *context.args])
-        assert found is not None
-        command, context = found, found.make_context(name, rest, parent=context)
-
-
 @pytest.mark.parametrize("path", list(ALL), ids=" ".join)
 def test_help_says_what_it_does_and_has_examples_that_parse(path: tuple[str, ...]) -> None:
     text = help_of(path)
-    own = [words for words in examples(text) if words[: len(path)] == list(path)]
+    own = [words for words in command_lines(text) if words[: len(path)] == list(path)]
     assert "Examples:" in text
     assert own, f"no example of {' '.join(path)}"
-    for words in examples(text):
+    for words in command_lines(text):
         accepts(words)
     for option in ALL[path].params:
         assert not isinstance(option, click.Option) or option.help or option.name == "help", f"{path}: {option.name}"

@@ -41,12 +41,13 @@ def command(
     """Show RUN, an id, a prefix of one, or a path; with EVENT (e41) only these, with all that they hold.
 
     \b
-    opsagent show 7f3a                       # what happened, with the event behind each line
-    opsagent show 7f3a e212 e226             # the evidence of a claim
-    opsagent show 7f3a --only problems       # what went wrong; also --step launch, --grep 'out of memory'
-    opsagent show 7f3a --step launch --full  # with arguments, results, thinking
-    opsagent show 7f3a --blob 3fd1           # a whole output
-    opsagent show 7f3a --html run.html       # one file for a browser: search, links, the evidence of each claim
+    Examples:
+      opsagent show 7f3a                       # what happened, with the event behind each line
+      opsagent show 7f3a e212 e226             # the evidence of a claim
+      opsagent show 7f3a --only problems       # what went wrong; also --step launch, --grep 'out of memory'
+      opsagent show 7f3a --step launch --full  # with arguments, results, thinking
+      opsagent show 7f3a --blob 3fd1           # a whole output
+      opsagent show 7f3a --html run.html       # one file for a browser: search, links, the evidence of each claim
 
     Exit codes: 0 shown, 1 no event is like that, 2 no such run or event, 9 damaged (what is intact is shown).
     """
