@@ -27,8 +27,6 @@ INCIDENTAL = frozenset({"ssh_exec", "run_job", "write_file", "write_sysfs", "reb
 SAYS_NOTHING = re.compile(r"^(?:exit \d+|nothing of note|\S+ ended with exit 0|done)$")
 STAMP = re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? ?([^\]]*)\]\s*")
 """SGLang begins its log lines with `[date time rank] `."""
-METER = re.compile(r"\d+%\s*(?:\||Completed)|\d+(?:\.\d+)?\s?(?:it/s|s/it)\b")
-"""A line that is itself a progress bar (tqdm): we draw our own."""
 OWN_RATE = re.compile(r", \d+ [KMG]iB/s$")
 """The rate since the beginning, which a tool may say; ours is that of the last minute."""
 
@@ -340,7 +338,7 @@ class Scene:
             work.samples.append((now, told.done))
             while len(work.samples) > 2 and now - work.samples[0][0] > WINDOW_S:
                 work.samples.popleft()
-        if work.tool in ("launch_sglang", "tail_log") and rest and label != "preflight:" and not METER.search(rest):
+        if work.tool in ("launch_sglang", "tail_log") and rest not in ("", "no output yet") and label != "preflight:":
             self.log_line = STAMP.sub(lambda found: f"[{found[1]}] " if found[1] else "", rest)
 
 

@@ -27,6 +27,13 @@ SILENCE_S = 300.0
 COMPILERS = ("nvcc", "cicc", "ptxas", "ninja", "cc1plus", "c++")
 BIND_FAILED = b"error while attempting to bind on address"
 SHARDS = re.compile(r"\b(\d+)/(\d+)\b")
+METER = re.compile(r"\d+%\s*(?:\||Completed)|\d+(?:\.\d+)?\s?(?:it/s|s/it)\b")
+"""A line that is itself a progress bar (tqdm's `11/15 [00:32<00:11, 2.94s/it]`)."""
+DECISIVE = re.compile(
+    r"avail[ _]mem=|mem usage=|max_total_num_tokens=|Cache is allocated|ready to roll"
+    r"|^\w*(?:Error|Exception)\b|\] \w*Error\b"
+)
+"""What a person would look for in the log of a start (templates of 0.5.9 to 0.5.23)."""
 KEEP = 8 << 20
 LINK_S = 600.0
 """A lost link is waited for so long; the server goes on meanwhile."""
@@ -52,8 +59,18 @@ class Log:
 
     @property
     def last_line(self) -> str:
-        lines = self.data[-2000:].decode("utf-8", "replace").replace("\r", "\n").splitlines()
-        return next((line.strip()[:160] for line in reversed(lines) if line.strip()), "no output yet")
+        return self._last(lambda line: bool(line)) or "no output yet"
+
+    @property
+    def last_words(self) -> str:
+        """The last line that decides something (memory, limits, an error), else the last that is no progress bar."""
+        return self._last(lambda line: bool(DECISIVE.search(line))) or self._last(
+            lambda line: bool(line) and not METER.search(line)
+        )
+
+    def _last(self, wanted: Callable[[str], bool]) -> str:
+        lines = self.data[-16384:].decode("utf-8", "replace").replace("\r", "\n").splitlines()
+        return next((line.strip()[:160] for line in reversed(lines) if wanted(line.strip())), "")
 
 
 @dataclass(frozen=True)
@@ -123,11 +140,12 @@ def expected(ctx: Context, phase: str) -> float:
 
 def _tell(ctx: Context, phase: str, seconds: float, log: Log) -> None:
     shards = SHARDS.search(log.last_line) if phase == "weights" else None
+    text = f"{phase}: {log.last_words or log.last_line}"
+    usual = expected(ctx, phase) if phase in EXPECTED_S else None
     if shards:
-        text = f"{phase}: {log.last_line}"
-        ctx.progress(Progress(text, float(shards[1]), float(shards[2]), "shards", expected(ctx, phase)))
+        ctx.progress(Progress(text, float(shards[1]), float(shards[2]), "shards", usual))
         return
-    ctx.progress(Progress(f"{phase}: {log.last_line}", round(seconds, 1), None, "s", expected(ctx, phase)))
+    ctx.progress(Progress(text, round(seconds, 1), None, "s", usual))
 
 
 def at_work(host: Host, seen: jobs.JobStatus, ctx: Context) -> bool:
