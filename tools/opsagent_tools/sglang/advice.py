@@ -16,7 +16,7 @@ from opsagent_tools.sglang.interval import intervals_of
 from opsagent_tools.sglang.judge import judge
 from opsagent_tools.sglang.moves import Move, applied, merged, repair
 from opsagent_tools.sglang.plan import Balance, Change, Cost, Limits, Option, Proposal, Wish
-from opsagent_tools.sglang.settings import Values
+from opsagent_tools.sglang.values import Values
 
 REPAIRS = 6
 SHOWN_BY_KIND = {"plain": 5, "prefixes": 1, "speculation": 1, "quality": 2}

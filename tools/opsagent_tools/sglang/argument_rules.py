@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from opsagent_tools.sglang.attention import default_attention
 from opsagent_tools.sglang.case import Case, Failed
 from opsagent_tools.sglang.quant import read_quant
-from opsagent_tools.sglang.settings import Settings, Values
+from opsagent_tools.sglang.settings import Settings
+from opsagent_tools.sglang.values import Values
 
 COMPATIBLE = {
     "modelopt_fp8": {"modelopt"}, "modelopt_fp4": {"modelopt"}, "modelopt_mixed": {"modelopt"}, "petit_nvfp4": {"modelopt"},
@@ -21,6 +23,8 @@ COMPATIBLE = {
 GPT_OSS_BACKENDS = ("triton", "trtllm_mha", "fa3", "fa4", "ascend", "intel_xpu", "aiter")
 LLAMA4_BACKENDS = ("fa3", "aiter", "triton", "ascend", "trtllm_mha", "intel_xpu")
 FLA_CHUNK = 64
+KV4_MHA: tuple[str, ...] = ("triton", "torch_native", "flex_attention", "trtllm_mha")
+KV4_MLA: tuple[str, ...] = ("cutlass_mla", "flashinfer", "trtllm_mla", "flashmla")
 
 
 def argument_refusal(case: Case, values: Values, settings: Settings) -> Failed | None:
@@ -38,7 +42,7 @@ def _broken(case: Case, values: Values, settings: Settings) -> Iterator[Failed]:
     yield from _backends(case, values, settings)
     yield from _parallel(values, settings)
     yield from _speculation(case, values, settings)
-    yield from _rest(values, settings)
+    yield from _rest(case, values, settings)
     yield from _kernels(case, values, settings)
 
 
@@ -75,6 +79,9 @@ def _state_cache(case: Case, values: Values, settings: Settings) -> Iterator[Fai
         yield _failed("extra-buffer-unsupported", words, "without --disable-radix-cache, or with no_buffer")
     if buffered:
         yield from _track_interval(values)
+    elif settings.radix and settings.page_size != 1 and not rules.no_buffer_sets_page:
+        words = f"AssertionError: Page size must be 1 for MambaRadixCache v1, got {settings.page_size}"
+        yield _failed("hybrid-cache-args-invalid", words, "without --page-size")
     elif settings.radix and settings.spec is not None and rules.no_buffer_refuses_spec:
         words = (
             f"ValueError: Speculative decoding for {arch} is not compatible with radix cache when using "
@@ -116,6 +123,7 @@ def _track_interval(values: Values) -> Iterator[Failed]:
 def _backends(case: Case, values: Values, settings: Settings) -> Iterator[Failed]:
     arch, sm = case.spec.architecture, case.gpu.sm
     both = values.get("attention_backend")
+    yield from _fp4_cache(case, values)
     chosen = {str(values.get(f"{kind}_attention_backend") or both or "") for kind in ("prefill", "decode")} - {""}
     if arch == "GptOssForCausalLM" and chosen - set(GPT_OSS_BACKENDS):
         words = (
@@ -144,6 +152,22 @@ def _backends(case: Case, values: Values, settings: Settings) -> Iterator[Failed
             "backend."
         )
         yield _failed("attn-backend-gpu-unsupported", words, "another --attention-backend")
+
+
+def _fp4_cache(case: Case, values: Values) -> Iterator[Failed]:
+    """`_handle_kv4_compatibility`: a KV cache in fp4 needs a backend that reads it; the default one often does not."""
+    sm, mla = case.gpu.sm, case.spec.mla is not None
+    if values.get("kv_cache_dtype") != "fp4_e2m1" or sm is None:
+        return
+    both = values.get("attention_backend") or default_attention(values, case.spec, case.gpu)
+    prefill, decode = (values.get(f"{kind}_attention_backend") or both for kind in ("prefill", "decode"))
+    if prefill != decode and prefill != "fa4":
+        return
+    kind, able = ("MLA", KV4_MLA) if mla else ("MHA", KV4_MHA)
+    able = able[:3] if prefill == "fa4" else able
+    if decode not in able:
+        words = f"AssertionError: KV4 {kind} expects attention_backend to be one of {list(able)}, but got {decode}"
+        yield _failed("attn-backend-model-unsupported", words, f"--attention-backend {able[0]}")
 
 
 def _parallel(values: Values, settings: Settings) -> Iterator[Failed]:
@@ -197,8 +221,8 @@ def _chain(values: Values, settings: Settings) -> Iterator[Failed]:
             yield _failed("spec-topk-unsupported", words, "--page-size 1")
 
 
-def _rest(values: Values, settings: Settings) -> Iterator[Failed]:
-    if values.get("enable_hierarchical_cache") and values.get("disable_radix_cache"):
+def _rest(case: Case, values: Values, settings: Settings) -> Iterator[Failed]:
+    if values.get("enable_hierarchical_cache") and not settings.radix:
         words = (
             "ValueError: The arguments enable-hierarchical-cache and disable-radix-cache are "
             "mutually exclusive and cannot be used "
@@ -208,12 +232,39 @@ def _rest(values: Values, settings: Settings) -> Iterator[Failed]:
     if not 0 < settings.swa_ratio <= 1:
         words = "ValueError: --swa-full-tokens-ratio should be in range (0, 1.0]."
         yield _failed("invalid-flag-value", words, "--swa-full-tokens-ratio 0.8")
-    if settings.pp > 1 and settings.spec is not None:
+    mixed = case.rules.pp_refuses_mixed_chunk and bool(values.get("enable_mixed_chunk"))
+    if settings.pp > 1 and (settings.spec is not None or mixed):
         words = "AssertionError: Pipeline parallelism is not compatible with overlap schedule, speculative decoding"
         yield _failed("spec-args-incomplete", words, "without speculation, or --pp 1")
     if settings.chunked_prefill > 0 and settings.chunked_prefill % settings.page_size:
         words = "AssertionError: chunked_prefill_size must be divisible by page_size"
         yield _failed("invalid-flag-value", words, f"--chunked-prefill-size a multiple of {settings.page_size}")
+    policy = values.get("schedule_policy", "fcfs")
+    if values.get("enable_priority_scheduling") and policy not in ("fcfs", "lof"):
+        words = (
+            "AssertionError: To use priority scheduling, schedule_policy must be 'fcfs' or 'lof'. "
+            f"'{policy}' is not supported."
+        )
+        yield _failed("invalid-flag-value", words, "--schedule-policy fcfs")
+    if values.get("enable_two_batch_overlap") and settings.a2a == "none":
+        words = "ValueError: When enabling two batch overlap, moe_a2a_backend cannot be 'none'."
+        yield _failed("invalid-flag-value", words, "--moe-a2a-backend deepep, or without --enable-two-batch-overlap")
+    yield from _lora(values)
+
+
+def _lora(values: Values) -> Iterator[Failed]:
+    """`check_lora_server_args`."""
+    if not (values.get("enable_lora") or values.get("lora_paths")):
+        return
+    if values.get("speculative_algorithm") not in ("NGRAM", None):
+        words = "ValueError: Currently LoRA is only compatible with NGRAM speculative decoding."
+        yield _failed("spec-args-incomplete", words, "without speculation, or without LoRA")
+    if not values.get("lora_paths") and not (values.get("max_lora_rank") and values.get("lora_target_modules")):
+        words = (
+            "AssertionError: When no initial --lora-paths is provided, you need to specify both --max-lora-rank and "
+            "--lora-target-modules for LoRA initialization."
+        )
+        yield _failed("invalid-flag-value", words, "--lora-paths, or --max-lora-rank and --lora-target-modules")
 
 
 def _kernels(case: Case, values: Values, settings: Settings) -> Iterator[Failed]:

@@ -45,10 +45,12 @@ class Arithmetic:
     """mem_fraction_static when the card's memory is unknown."""
     spec_reserve_mib: int
     standalone_reserve_mib: int
-    piecewise: bool
-    """Piecewise CUDA graphs are on unless something switches them off."""
-    piecewise_vlm: bool
-    """Prefill graphs are captured for models with vision too (0.5.23: breakable graphs)."""
+    piecewise_opt_in: bool
+    """Piecewise CUDA graphs are captured only when asked for (0.5.9), not unless something switches them off."""
+    piecewise_with_spec: bool
+    """They stay on under speculative decoding (since 0.5.11)."""
+    breakable: bool
+    """Prefill graphs are breakable ones with rules of their own, --disable-cuda-graph ends them too (0.5.23)."""
     piecewise_mla_mib: int
     floor_mib: int
     """Least reserve on cards over 60 GiB (10 GiB since 0.5.10), MiB."""
@@ -74,6 +76,9 @@ class Arithmetic:
     extra_buffer_needs_radix: bool = True
     extra_buffer_fixed: int = 0
     """0.5.9 adds this many slots with extra_buffer under speculation, overlap or not (0: by overlap)."""
+    no_buffer_sets_page: bool = True
+    """no_buffer with prefix cache sets the page size to 1; before 0.5.11 another one stops the scheduler after the load."""
+    pp_refuses_mixed_chunk: bool = False
     memory_flag_hint: str = "Not enough memory. Please try to increase --mem-fraction-static."
 
 
@@ -93,8 +98,9 @@ V0_5_11 = Arithmetic(
     fraction_unknown=0.88,
     spec_reserve_mib=4096,
     standalone_reserve_mib=6144,
-    piecewise=True,
-    piecewise_vlm=False,
+    piecewise_opt_in=False,
+    piecewise_with_spec=True,
+    breakable=False,
     piecewise_mla_mib=1536,
     floor_mib=10240,
     clamp_graphs_to_requests=False,
@@ -110,12 +116,21 @@ V0_5_11 = Arithmetic(
     no_extra_buffer=NO_EXTRA_BUFFER,
     vlm_cache_mib=0,
 )
-V0_5_10 = replace(V0_5_11, version="0.5.10", spec_v2=False, extra_row=0, swa=SWA_ARCHITECTURES - GEMMA4)
+V0_5_10 = replace(
+    V0_5_11,
+    version="0.5.10",
+    spec_v2=False,
+    extra_row=0,
+    swa=SWA_ARCHITECTURES - GEMMA4,
+    piecewise_with_spec=False,
+    no_buffer_sets_page=False,
+    pp_refuses_mixed_chunk=True,
+)
 V0_5_9 = replace(
     V0_5_10,
     version="0.5.9",
     spec_reserve_mib=2048,
-    piecewise=False,
+    piecewise_opt_in=True,
     piecewise_mla_mib=0,
     half_pool_cap=False,
     no_buffer_refuses_spec=False,
@@ -130,7 +145,7 @@ V0_5_23 = replace(
     spec_reserve_mib=0,
     standalone_reserve_mib=0,
     clamp_graphs_to_requests=True,
-    piecewise_vlm=True,
+    breakable=True,
     draft_first=True,
     joint_state=True,
     half_pool_cap_given=True,

@@ -24,8 +24,9 @@ from opsagent_tools.sglang.modelspec import ModelSpec
 from opsagent_tools.sglang.plan import Failure
 from opsagent_tools.sglang.quant import Quant, read_quant
 from opsagent_tools.sglang.read_spec import read_spec
-from opsagent_tools.sglang.settings import A2A_BACKENDS, Settings, Values, resolve
+from opsagent_tools.sglang.settings import A2A_BACKENDS, Settings, resolve
 from opsagent_tools.sglang.state import Indivisible, StateSize, state_size
+from opsagent_tools.sglang.values import Values
 from opsagent_tools.sglang.weights import Shards, weight_bytes
 
 

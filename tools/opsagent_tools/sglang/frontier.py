@@ -13,7 +13,7 @@ from opsagent_tools.sglang.case import Assessment, Case, assess
 from opsagent_tools.sglang.moves import Move, applied, dimensions, merged, tp_moves
 from opsagent_tools.sglang.plan import Wish
 from opsagent_tools.sglang.refusals import memory_failure
-from opsagent_tools.sglang.settings import Values
+from opsagent_tools.sglang.values import Values
 
 SETS = 4096
 """At most so many flag sets are assessed in one search."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from opsagent_tools.sglang.case import Assessment, Case, assess, free_of
 from opsagent_tools.sglang.plan import Intervals
-from opsagent_tools.sglang.settings import Values
+from opsagent_tools.sglang.values import Values
 
 WEIGHT_GIB = 0.03
 """How far computed weights may be off per GPU (docs/planner.md)."""

@@ -11,7 +11,8 @@ from typing import Any
 
 from opsagent_tools.sglang.case import Case, Failed
 from opsagent_tools.sglang.plan import Change, Wish
-from opsagent_tools.sglang.settings import Settings, Values
+from opsagent_tools.sglang.settings import Settings
+from opsagent_tools.sglang.values import Values
 
 SPEC_FLAGS = (
     "speculative_algorithm",

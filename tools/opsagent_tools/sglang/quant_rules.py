@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from opsagent_tools.sglang.case import Case, Failed, quant_of, shards_of
 from opsagent_tools.sglang.modelspec import ModelSpec
 from opsagent_tools.sglang.quant import Quant
-from opsagent_tools.sglang.settings import Settings, Values
+from opsagent_tools.sglang.settings import Settings
+from opsagent_tools.sglang.values import Values
 from opsagent_tools.sglang.weights import Shards, kv_heads_per_gpu
 
 LEAST_CAPABILITY = {

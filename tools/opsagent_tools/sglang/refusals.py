@@ -7,7 +7,8 @@ from __future__ import annotations
 from opsagent_tools.sglang.allocator import GIB
 from opsagent_tools.sglang.architectures import known
 from opsagent_tools.sglang.case import Assessment, Case, Failed
-from opsagent_tools.sglang.settings import Settings, Values
+from opsagent_tools.sglang.settings import Settings
+from opsagent_tools.sglang.values import Values
 
 NO_MEMORY = "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static."
 

@@ -9,29 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 from opsagent_tools.sglang.arithmetic import Arithmetic
+from opsagent_tools.sglang.attention import default_attention
 from opsagent_tools.sglang.gpus import GpuFacts
+from opsagent_tools.sglang.graphs import decode_graphs, graph_sizes, prefill_graph_tokens
 from opsagent_tools.sglang.modelspec import ModelSpec
-
-Values = Mapping[str, Any]
-"""Server arguments that were given, by argparse destination (`max_running_requests`)."""
+from opsagent_tools.sglang.reserve import mem_fraction, reserve_mib
+from opsagent_tools.sglang.values import Values, integer
 
 A2A_BACKENDS = frozenset({"deepep", "mooncake", "nixl", "mori", "ascend_fuseep", "flashinfer"})
 SPEC_MODEL_ALGORITHMS = frozenset({"EAGLE", "EAGLE3", "STANDALONE", "NEXTN"})
-PIECEWISE_OFF = frozenset(
-    {
-        "DeepseekV32ForCausalLM",
-        "Qwen3NextForCausalLM",
-        "GlmMoeDsaForCausalLM",
-        "BailingMoeV2_5ForCausalLM",
-        "LLaDAModelLM",
-    }
+PAGED_HYBRIDS = frozenset(
+    {"Qwen3NextForCausalLM", "Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForConditionalGeneration"}
 )
-MM_OFF_BY_DEFAULT = frozenset(
-    {"Gemma3ForConditionalGeneration", "Llama4ForConditionalGeneration", "Step3VLForConditionalGeneration"}
-)
+"""Hybrid models for which trtllm_mha is the default on SM100 (server_args.py of 0.5.10:1977)."""
 RADIX_OFF = frozenset({"KimiLinearForCausalLM", "BailingMoeV2_5ForCausalLM"})
 FUSION_ARCHITECTURES = frozenset(
     {
@@ -124,27 +117,38 @@ class Settings:
         return 5 if self.overlap else 4
 
 
+class Capacity(NamedTuple):
+    """What SGLang derives from the card's total memory before it looks at the model (`_handle_gpu_memory_settings`)."""
+
+    chunked_prefill: int
+    graph_bs: tuple[int, ...]
+    prefill_graphs: tuple[int, ...]
+    reserve_mib: float
+
+
+def _capacity(values: Values, spec: ModelSpec, gpu: GpuFacts, rules: Arithmetic) -> Capacity:
+    asked_dp, pp = bool(values.get("enable_dp_attention")), integer(values, "pp_size", 1)
+    known = (t for t in rules.tiers if gpu.total_mib < t.below_mib)
+    tier = next(known, rules.unknown) if gpu.total_mib > 0 else rules.unknown
+    chunked = integer(values, "chunked_prefill_size", tier.chunked_prefill)
+    graph_bs = graph_sizes(values, tier.graph_bs if integer(values, "tp_size", 1) < 4 else tier.graph_bs_tp4, rules)
+    prefill = prefill_graph_tokens(values, spec, rules, chunked, dp_attention=asked_dp, pp=pp)
+    dp = integer(values, "dp_size", 1) if asked_dp else 0
+    if dp == 1 and rules.breakable:
+        dp = 0
+    reserve = reserve_mib(values, spec, gpu, rules, chunked, max(graph_bs, default=0), prefill, dp=dp)
+    return Capacity(chunked, graph_bs, prefill, reserve)
+
+
 def resolve(values: Values, spec: ModelSpec, gpu: GpuFacts, rules: Arithmetic, env: Mapping[str, str]) -> Settings:
     """The arguments that SGLang ends up with. `values` are those given; unknown ones are ignored here."""
     tp, pp = integer(values, "tp_size", 1), integer(values, "pp_size", 1)
     dp_attention = bool(values.get("enable_dp_attention")) and integer(values, "dp_size", 1) > 1
     dp = integer(values, "dp_size", 1) if dp_attention else 1
-    tier = (
-        next((t for t in rules.tiers if gpu.total_mib < t.below_mib), rules.unknown)
-        if gpu.total_mib > 0
-        else rules.unknown
-    )
-    chunked = integer(values, "chunked_prefill_size", tier.chunked_prefill)
-    graph_bs = graph_sizes(values, tier.graph_bs if tp < 4 else tier.graph_bs_tp4, rules)
-    piecewise = piecewise_tokens(values, spec, rules, chunked, dp_attention=dp_attention, pp=pp)
-    reserve = reserve_mib(values, spec, gpu, rules, chunked, max(graph_bs, default=0), piecewise, dp=dp)
-    fraction = mem_fraction(values, spec, gpu, rules, reserve)
+    capacity = _capacity(values, spec, gpu, rules)
     speculation = read_speculation(values, spec, rules)
     strategy, radix, overlap = scheduling(values, spec, rules, env, speculation, pp=pp)
     running = values.get("max_running_requests")
-    page = page_size(values, spec, gpu, strategy, radix)
-    if dp_attention:
-        chunked //= dp
     a2a = str(values.get("moe_a2a_backend") or "none")
     return Settings(
         tp=tp,
@@ -155,17 +159,17 @@ def resolve(values: Values, spec: ModelSpec, gpu: GpuFacts, rules: Arithmetic, e
         dp_lm_head=bool(values.get("enable_dp_lm_head")) and dp_attention,
         a2a=a2a,
         redundant_experts=integer(values, "ep_num_redundant_experts", 0),
-        mem_fraction=fraction,
+        mem_fraction=mem_fraction(values, spec, gpu, rules, capacity.reserve_mib),
         fraction_given=values.get("mem_fraction_static") is not None,
-        reserve_mib=reserve,
-        chunked_prefill=chunked,
-        graph_bs=graph_bs,
-        graphs=not values.get("disable_cuda_graph"),
-        piecewise_tokens=piecewise,
-        page_size=page,
+        reserve_mib=capacity.reserve_mib,
+        chunked_prefill=capacity.chunked_prefill // dp,
+        graph_bs=capacity.graph_bs,
+        graphs=decode_graphs(values, rules),
+        piecewise_tokens=capacity.prefill_graphs,
+        page_size=page_size(values, spec, gpu, strategy, radix, rules),
         max_running=int(running) if running is not None else (48 if speculation else None),
         running_given=running is not None,
-        max_tokens=int(values["max_total_tokens"]) if values.get("max_total_tokens") is not None else None,
+        max_tokens=_optional(values, "max_total_tokens"),
         context=integer(values, "context_length", spec.context),
         kv_dtype=kv_dtype(values, spec, gpu),
         spec=speculation,
@@ -173,7 +177,7 @@ def resolve(values: Values, spec: ModelSpec, gpu: GpuFacts, rules: Arithmetic, e
         radix=radix,
         overlap=overlap,
         mamba_ratio=float(values.get("mamba_full_memory_ratio", 0.9)),
-        mamba_slots=int(values["max_mamba_cache_size"]) if values.get("max_mamba_cache_size") is not None else None,
+        mamba_slots=_optional(values, "max_mamba_cache_size"),
         ssm_dtype=str(values.get("mamba_ssm_dtype") or env.get("SGLANG_MAMBA_SSM_DTYPE", "")),
         conv_dtype=env.get("SGLANG_MAMBA_CONV_DTYPE", "bfloat16"),
         swa_ratio=float(values.get("swa_full_tokens_ratio", 0.8)),
@@ -188,132 +192,8 @@ def resolve(values: Values, spec: ModelSpec, gpu: GpuFacts, rules: Arithmetic, e
     )
 
 
-def integer(values: Values, name: str, default: int) -> int:
-    value = values.get(name)
-    return default if value is None else int(value)
-
-
-def graph_sizes(values: Values, largest: int, rules: Arithmetic) -> tuple[int, ...]:
-    """Batch sizes of the decode graphs before they are cut to the running requests (server_args.py:1497)."""
-    given = values.get("cuda_graph_bs")
-    if given:
-        return tuple(sorted(int(size) for size in given))
-    top = integer(values, "cuda_graph_max_bs", largest)
-    if (
-        rules.clamp_graphs_to_requests
-        and values.get("cuda_graph_max_bs") is None
-        and values.get("max_running_requests")
-    ):
-        top = min(top, int(values["max_running_requests"]))
-    if values.get("disable_cuda_graph_padding"):
-        return tuple(range(1, top + 1))
-    if values.get("speculative_algorithm") is None:
-        sizes = [1, 2, 4, 8, 12, *range(16, 257, 8), *range(272, 512, 16), *range(512, top + 1, 32)]
-    else:
-        sizes = [*range(1, 9), *range(10, 33, 2), *range(40, 65, 4), *range(72, 257, 8), *range(272, top + 1, 16)]
-    kept = [size for size in sizes if size <= top]
-    return tuple(kept if top in kept else [*kept, top])
-
-
-def is_multimodal(values: Values, spec: ModelSpec) -> bool:
-    """SGLang's `ModelConfig.is_multimodal`: three architectures are text-only unless --enable-multimodal."""
-    enabled = values.get("enable_multimodal")
-    if enabled is None:
-        enabled = spec.architecture not in MM_OFF_BY_DEFAULT
-    return bool(enabled) and (spec.multimodal or spec.encoder_subconfig)
-
-
-def piecewise_tokens(
-    values: Values, spec: ModelSpec, rules: Arithmetic, chunked: int, *, dp_attention: bool, pp: int
-) -> tuple[int, ...]:
-    """Token counts of the piecewise prefill graphs, empty when something switches them off (server_args.py:1194)."""
-    off = (
-        not rules.piecewise
-        or bool(values.get("disable_piecewise_cuda_graph"))
-        or spec.architecture in PIECEWISE_OFF
-        or (spec.mla is not None and spec.mla.index_heads > 0)
-        or dp_attention
-        or pp > 1
-        or (is_multimodal(values, spec) and not rules.piecewise_vlm)
-        or str(values.get("moe_a2a_backend") or "none") != "none"
-        or any(values.get(name) for name in PIECEWISE_SWITCHES)
-        or float(values.get("cpu_offload_gb") or 0) > 0
-        or str(values.get("disaggregation_mode") or "null") != "null"
-        or integer(values, "attn_cp_size", 1) > 1
-        or values.get("quantization") == "gguf"
-        or values.get("load_format") == "gguf"
-    )
-    if off and not values.get("enforce_piecewise_cuda_graph"):
-        return ()
-    top = chunked if spec.mla is None else 2048
-    if values.get("max_total_tokens") is not None:
-        top = min(top, int(values["max_total_tokens"]))
-    top = integer(values, "piecewise_cuda_graph_max_tokens", top)
-    sizes = [*range(4, 33, 4), *range(48, 257, 16), *range(288, 513, 32), *range(576, 1025, 64)]
-    sizes += [*range(1280, 4097, 256), *range(4608, top + 1, 512)]
-    return tuple(size for size in sizes if size <= top)
-
-
-PIECEWISE_SWITCHES = (
-    "enable_torch_compile",
-    "lora_paths",
-    "enable_lora",
-    "dllm_algorithm",
-    "enable_hierarchical_cache",
-    "enable_deterministic_inference",
-    "enable_symm_mem",
-    "enable_eplb",
-    "expert_distribution_recorder_mode",
-    "debug_cuda_graph",
-)
-
-
-def reserve_mib(
-    values: Values,
-    spec: ModelSpec,
-    gpu: GpuFacts,
-    rules: Arithmetic,
-    chunked: int,
-    graph_bs: int,
-    piecewise: tuple[int, ...],
-    *,
-    dp: int,
-) -> float:
-    """What SGLang keeps free for activations and graphs when it chooses the fraction itself, MiB (server_args.py:1440)."""
-    tokens = chunked if chunked > 0 else integer(values, "max_prefill_tokens", 16384)
-    reserve = 512 + max(tokens, 2048) * 1.5
-    if not (rules.draft_first and values.get("disable_cuda_graph")):
-        reserve += graph_bs * 2
-    reserve += integer(values, "tp_size", 1) * integer(values, "pp_size", 1) / 8 * 1024
-    if dp > 1:
-        reserve += graph_bs * dp * (4.5 if graph_bs > 300 else 3)
-    if piecewise:
-        reserve += len(piecewise) * 8 if spec.mla is None else rules.piecewise_mla_mib
-    if gpu.total_mib > 60 * 1024:
-        reserve = max(reserve, rules.floor_mib)
-    algorithm = values.get("speculative_algorithm")
-    if algorithm == "STANDALONE":
-        reserve += rules.standalone_reserve_mib
-    elif algorithm is not None and algorithm != "NGRAM":
-        reserve += rules.spec_reserve_mib
-    return reserve
-
-
-def mem_fraction(values: Values, spec: ModelSpec, gpu: GpuFacts, rules: Arithmetic, reserve: float) -> float:
-    """--mem-fraction-static, or SGLang's default: a fraction of the memory that is free before loading."""
-    given = values.get("mem_fraction_static")
-    if given is not None:
-        return float(given)
-    if gpu.total_mib <= 0:
-        return rules.fraction_unknown
-    fraction = round((gpu.total_mib - reserve) / gpu.total_mib, 3)
-    vision = spec.vision
-    if vision is None or not is_multimodal(values, spec) or values.get("language_only"):
-        return fraction
-    layers = vision.num_hidden_layers if vision.num_hidden_layers is not None else 24
-    hidden = int((spec.raw.get("vision_config") or {}).get("hidden_size") or 1024)
-    complexity = layers * hidden**2 / (24 * 1024**2)
-    return float(fraction * (0.95 * max(0.8, min(1.05, 1.0 - 0.1 * (complexity - 1.0)))))
+def _optional(values: Values, name: str) -> int | None:
+    return None if values.get(name) is None else int(values[name])
 
 
 def read_speculation(values: Values, spec: ModelSpec, rules: Arithmetic) -> Speculation | None:
@@ -356,19 +236,21 @@ def scheduling(
         radix = False
     if spec.is_hybrid and strategy == "no_buffer" and radix and speculation is None:
         overlap = False
+    if rules.breakable:
+        return strategy, radix, overlap and pp == 1
     if speculation is not None:
         v2 = env.get("SGLANG_ENABLE_SPEC_V2", str(rules.spec_v2)).lower() in ("1", "true", "yes", "on")
         overlap = overlap and v2 and speculation.topk <= 1 and speculation.algorithm not in ("NGRAM", "DFLASH")
     return strategy, radix, overlap and pp == 1
 
 
-def page_size(values: Values, spec: ModelSpec, gpu: GpuFacts, strategy: str, radix: bool) -> int:
+def page_size(values: Values, spec: ModelSpec, gpu: GpuFacts, strategy: str, radix: bool, rules: Arithmetic) -> int:
     """Tokens per page after what the attention backend and the state strategy demand."""
     page = integer(values, "page_size", 1)
     backends = {str(values.get(f"{kind}attention_backend") or "") for kind in ("", "decode_", "prefill_")}
     if spec.mla is not None and spec.mla.index_heads:
         page = 64
-    if spec.is_hybrid and strategy == "no_buffer" and radix:
+    if spec.is_hybrid and strategy == "no_buffer" and radix and rules.no_buffer_sets_page:
         page = 1
     if "flashmla" in backends:
         page = 64
@@ -378,7 +260,10 @@ def page_size(values: Values, spec: ModelSpec, gpu: GpuFacts, strategy: str, rad
     default_mla = not backends - {""} and sm[0] == 10 and spec.architecture == "DeepseekV3ForCausalLM"
     if ("trtllm_mla" in backends or default_mla) and page not in (32, 64):
         page = 64
-    default_mha = not backends - {""} and sm[0] == 10 and spec.mla is None and not spec.is_hybrid
+    default_mha = not backends - {""} and default_attention(values, spec, gpu) == "trtllm_mha"
+    if spec.is_hybrid:  # the state cache without snapshots needs pages of 1, so Triton stays the default there
+        snapshots = strategy != "no_buffer" or not radix or values.get("speculative_algorithm") is not None
+        default_mha = default_mha and spec.architecture in PAGED_HYBRIDS and snapshots and not rules.breakable
     if ("trtllm_mha" in backends or default_mha) and page not in (16, 32, 64):
         page = 64
     return page
