@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from opsagent.cli.candidates import runs
+
 if TYPE_CHECKING:
     from opsagent.journal.runs import Opened
     from opsagent.protocols import Event
@@ -23,7 +25,7 @@ ONLY = ("problems", "calls", "model", "checks", "approvals", "steps", "notes")
 
 
 @click.command("show", short_help="Show a run, or write it as HTML.")
-@click.argument("run")
+@click.argument("run", shell_complete=runs)
 @click.argument("events", nargs=-1, metavar="[EVENT]...")
 @click.option("--event", "-e", "more", multiple=True, metavar="EVENT", help="The same as EVENT; may be given again.")
 @click.option("--step", default="", metavar="ID", help="Only what happened in this step of the runbook.")
@@ -155,12 +157,16 @@ def _whole(opened: Opened, run: str, events: list[Event]) -> None:
 
     from opsagent.journal.reader import read_blob
     from opsagent.transcript import Transcript
-    from opsagent.viewer.terminal import one
+    from opsagent.viewer.claims import claims_of
+    from opsagent.viewer.load import report_of
+    from opsagent.viewer.terminal import one, related
 
+    claims = claims_of(report_of(opened.folder)[0] or {}, len(opened.log.events))
     console, transcript = Console(highlight=False, soft_wrap=True), Transcript(everything=True)
     lines = {line.event: line for line in transcript.lines(opened.log.events)}
     for event in events:
         one(console, event, lines.get(event.id), run, partial(read_blob, opened.folder))
+        related(console, event, opened.log.events, claims)
 
 
 def _blob(opened: Opened, prefix: str) -> int:
@@ -184,17 +190,17 @@ def _timeline(
 
     from opsagent.journal.reader import read_blob
     from opsagent.transcript import Transcript, header
-    from opsagent.viewer.terminal import everything, timeline
+    from opsagent.viewer.terminal import everything, put_text, timeline
 
     console = Console(highlight=False, soft_wrap=True)
-    console.print(Text(header(opened.log.events, opened.status), style="bold"))
+    put_text(console, "", Text(header(opened.log.events, opened.status), style="bold"))
     if full:
         everything(console, opened.log.events, picked, run, partial(read_blob, opened.folder))
     else:
-        transcript = Transcript(turns=not brief, everything=not wanted.all)
+        transcript = Transcript(turns=not brief, everything=bool(wanted.kind or wanted.pattern))
         timeline(console, opened.log.events, picked, transcript, wanted.pattern)
     usage = opened.state.usage
-    tokens = "" if usage.tokens_in is None else f", {usage.tokens_in:,} + {usage.tokens_out or 0:,} tokens"
+    tokens = "" if not usage.tokens_in else f", {usage.tokens_in:,} + {usage.tokens_out or 0:,} tokens"
     secrets = sum(opened.state.redactions.values())
     hidden = f", {secrets} secret{'' if secrets == 1 else 's'} replaced" if secrets else ""
     console.print(
