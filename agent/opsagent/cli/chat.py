@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from opsagent.cli.candidates import host_names, scenarios
 from opsagent.cli.run import MODES
 
 if TYPE_CHECKING:
@@ -19,9 +20,12 @@ if TYPE_CHECKING:
 
 
 @click.command("chat", short_help="Talk: propose a run, decide, see it made, ask what if.")
-@click.option("--host", "hosts", multiple=True, metavar="[ROLE=]NAME", help="A host, and the role it usually has.")
+@click.option(
+    "--host", "hosts", multiple=True, metavar="[ROLE=]NAME", shell_complete=host_names,
+    help="A host, and the role it usually has.",
+)  # fmt: skip
 @click.option("--hosts", "hosts_file", default="", metavar="FILE", help="hosts.toml to use.")
-@click.option("--lab", default="", metavar="SCENARIO", help="Simulated hosts (opsagent lab list).")
+@click.option("--lab", default="", metavar="SCENARIO", shell_complete=scenarios, help="Simulated hosts.")
 @click.option("--llm", default="", metavar="NAME", help="Model at OPENAI_BASE_URL that talks; none without it.")
 @click.option("--run-llm", default="", metavar="NAME", help="What decides inside a run (default: the autopilot).")
 @click.option("--approve", type=MODES, default=None, help="Who approves inside a run (default: ask with a terminal).")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from opsagent.cli import fail
+from opsagent.cli.candidates import host_names, scenarios
 
 if TYPE_CHECKING:
     from opsagent.mcp_server.session import McpSession
@@ -18,10 +19,15 @@ if TYPE_CHECKING:
 
 @click.command("mcp", short_help="Serve the tools to an assistant (MCP over stdio).")
 @click.option(
-    "--host", "hosts", multiple=True, metavar="NAME", help="A host that the assistant may use (also ROLE=NAME)."
+    "--host",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=host_names,
+    help="A host that the assistant may use (also ROLE=NAME).",
 )
 @click.option("--hosts", "hosts_file", default="", metavar="FILE", help="hosts.toml; without --host: all of its hosts.")
-@click.option("--lab", default="", metavar="SCENARIO", help="Simulated hosts (opsagent lab list).")
+@click.option("--lab", default="", metavar="SCENARIO", shell_complete=scenarios, help="Simulated hosts.")
 @click.option(
     "--approve", type=click.Choice(["declared", "never"]), default="declared", show_default=True,
     help="What happens to calls that are no reads: they wait for a person, or they are refused.",
