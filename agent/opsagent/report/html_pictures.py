@@ -82,7 +82,9 @@ def frontier_caption(report: StatusReport) -> str:
         "option": "a numbered disc is an option of the table (predicted)",
     }
     marks = ", ".join(said[kind] for kind in said if kind in kinds)
-    return f"Each mark is a set of flags: {marks}. Both axes are logarithmic."
+    chosen = next((point.context_len for point in report.frontier if point.kind == "chosen"), None)
+    dashed = f" On the dashed line all requests can be {chosen:,} tokens long at the same time." if chosen else ""
+    return f"Each mark is a set of flags: {marks}.{dashed} Both axes are logarithmic."
 
 
 def frontier_rows(report: StatusReport, known: set[str]) -> Rows:

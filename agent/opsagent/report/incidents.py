@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from opsagent.journal.state import CallState
 from opsagent.report.model import Incident
+from opsagent_tools import bystanders
 
 if TYPE_CHECKING:
     from opsagent.report.build import Evidence
 
 FOUND_BY = {"estimate_vram": "planner", "preflight": "preflight", "launch_sglang": "launch", "tail_log": "log",
             "curl_test": "verification", "download_model": "download", "install_env": "install"}  # fmt: skip
+
+LOST = "bystander-lost"
+"""No cause of a failed launch: a server of somebody else that did not survive the run."""
 
 
 def incidents(seen: Evidence) -> list[Incident]:
@@ -29,6 +33,7 @@ def incidents(seen: Evidence) -> list[Incident]:
         incident.evidence += [event] if event else []
         if call.call.tool == "launch_sglang":
             incident.weight_loads_lost += bool((call.result or {}).get("weights_loaded"))
+    _bystanders(seen, found)
     _remedies(seen, found)
     _overcome(seen, found)
     return list(found.values())
@@ -43,6 +48,17 @@ def _words(call: CallState) -> str:
     result: dict[str, Any] = call.result or {}
     text = str(result.get("words") or result.get("summary") or "")
     return text if len(text) <= 240 else text[:239] + "…"
+
+
+def _bystanders(seen: Evidence, found: dict[str, Incident]) -> None:
+    """Servers of others that were gone after a write: nobody here can say why, and only a person can mend it."""
+    for each in seen.state.lost:
+        what = f"a server of somebody else on {each['host']}: " + "; ".join(
+            f"{bystanders.words(one)}, {one.get('why')}" for one in each["lost"]
+        )
+        incident = found.setdefault(LOST, Incident(cause=LOST, found_by="watch", resolved=False))
+        incident.what = f"{incident.what}; {what}" if incident.what else what
+        incident.evidence.append(each["event"])
 
 
 def _remedies(seen: Evidence, found: dict[str, Incident]) -> None:

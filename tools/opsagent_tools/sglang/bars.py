@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from opsagent_tools.sglang.drawing import frame, rect, style, text
+from opsagent_tools.sglang.drawing import frame, rect, short, style, text
 
 TERMS: dict[str, tuple[str, str]] = {
     "weights": ("weights", "c-weights"),
@@ -60,7 +60,7 @@ def _said(bar: Bar) -> str:
 
 
 def _row(bar: Bar, top: float, longest: float, numbers: dict[str, str], ident: str) -> list[str]:
-    drawn = [text(0, top + 16, bar.label), text(100, top + 16, f"{bar.whole:.2f} GiB", fill="soft", anchor="end")]
+    drawn = [text(0, top + 16, short(bar.label)), text(100, top + 16, f"{bar.whole:.2f} GiB", fill="soft", anchor="end")]
     at, narrow = 0.0, 0
     for slug, gib in bar.parts:
         width = gib / longest * 100

@@ -30,6 +30,11 @@ def style(**parts: str) -> str:
     return f'style="{words}"'
 
 
+def short(words: str, most: int = 40) -> str:
+    """A label that fits: the whole of it stands in the table beside the picture."""
+    return words if len(words) <= most else words[: most - 1] + "…"
+
+
 def text(
     x: float,
     y: float,
@@ -68,7 +73,7 @@ def rect(x: float, y: float, width: float, height: float, *, fill: str, extra: s
 def shape(x: float, y: float, path: str, *, fill: str, stroke: str, title: str, dx: float = 0) -> str:
     """A path around the origin, moved to (x % and dx px, y px), with a title that a pointer shows."""
     return (
-        f'<svg x="{x:.2f}%" y="{y:.0f}" width="1" height="1" overflow="visible"><path d="{path}" '
+        f'<svg x="{x:.2f}%" y="{y:.0f}" width="1" height="1" overflow="visible" aria-hidden="true"><path d="{path}" '
         f'transform="translate({dx:.0f} 0)" '
         f"{style(fill=fill, stroke=stroke, stroke_width='2')}><title>{escape(title)}</title></path></svg>"
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from opsagent_tools.sglang.drawing import frame, line, rect, shape, standalone, text
+from opsagent_tools.sglang.drawing import frame, line, rect, shape, short, standalone, text
 from opsagent_tools.sglang.plan import Plan
 from opsagent_tools.sglang.words import change_text, cost_text, tokens
 
@@ -164,7 +164,7 @@ def _full_contexts(context: int, across: Place, up: Place) -> list[str]:
     (x1, y1), (x2, y2) = ends
     if x2 - x1 < 5:
         return []
-    words = f"on the dashed line every request can be {context:,} tokens long at once"
+    words = f"dashed: all at {context:,} tokens at once"
     return [line(x1, y1, x2, y2, stroke="edge", dash="6 4"), text(0, BOTTOM + 60, words, fill="soft", size=12)]
 
 
@@ -180,8 +180,10 @@ def _marks(points: Sequence[Point], across: Place, up: Place) -> list[str]:
         path, fill, stroke = MARKS[point.kind]
         drawn.append(shape(x, y, path, fill=fill, stroke=stroke, title=point.said, dx=dx))
         if point.kind == "option":
-            drawn.append(text(x, y + 5, point.mark, fill="on-colour", anchor="middle", size=12, dx=dx))
+            drawn.append(text(x, y + 5, short(point.mark, 3), fill="on-colour", anchor="middle", size=12, dx=dx))
         else:
             right = x > (LEFT + RIGHT) / 2
-            drawn.append(text(x, y + 5, point.mark, anchor="end" if right else "start", dx=-15 if right else 15))
+            drawn.append(
+                text(x, y + 5, short(point.mark, 16), anchor="end" if right else "start", dx=-15 if right else 15)
+            )
     return drawn
