@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 PROGRESS_EVERY = 10.0
 """Percent between two progress lines of one call."""
+MODES = {"resume": "goes on", "stop": "stop the server", "rollback": "roll back"}
 LINE = 2000
 """Characters of a plain line."""
 
@@ -46,13 +47,18 @@ def headline(wish: Wish, event: Event) -> str:
         model,
         f'SIMULATED lab "{wish.places.lab_name}"' if wish.places.simulated else "",
         "dry run" if wish.dry else "",
-        f"goes on ({event.data.get('mode')})" if event.type == "run.resumed" else "",
+        MODES.get(str(event.data.get("mode")), "goes on") if event.type == "run.resumed" else "",
     ]
     return clipped(" · ".join(part for part in parts if part), 300)
 
 
-def ended(data: dict[str, Any], state: RunState | None) -> list[str]:
-    """Why a run ended before its end and how it goes on, from the data of run.finished; [] when it is verified."""
+def ended(data: dict[str, Any], state: RunState | None, mode: str = "") -> list[str]:
+    """Why a run ended before its end and how it goes on, from the data of run.finished; [] when it is verified.
+
+    `mode` is that of run.resumed: a run whose server was stopped, or that was rolled back, does not go on.
+    """
+    if mode in ("stop", "rollback"):
+        return []
     status, run = str(data.get("status") or ""), state.run if state is not None else "RUN"
     if status == "verified":
         return []
@@ -79,6 +85,7 @@ class PlainLines:
     _tools: dict[str, str] = field(default_factory=dict)
     _shown: dict[str, str] = field(default_factory=dict)
     _run: Run | None = None
+    _mode: str = ""
 
     def attach(self, run: Run) -> None:
         self._run = run
@@ -155,8 +162,9 @@ class PlainLines:
             self.say(f"  · {text[:300]}")
 
     def _run_resumed(self, data: dict[str, Any]) -> None:
-        self.say(f"goes on ({data.get('mode')})")
+        self._mode = str(data.get("mode") or "")
+        self.say(MODES.get(self._mode, "goes on"))
 
     def _run_finished(self, data: dict[str, Any]) -> None:
-        for line in ended(data, self._run.journal.state if self._run is not None else None):
+        for line in ended(data, self._run.journal.state if self._run is not None else None, self._mode):
             self.say(line)

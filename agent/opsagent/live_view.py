@@ -48,6 +48,7 @@ class LiveView:
     _plain: PlainLines | None = None
     """Set once the view has failed: the rest of the run is told in plain lines."""
     _live: Live | None = None
+    _mode: str = ""
     _echo: list[Any] | None = None
     """The terminal's modes before we switched its echo off."""
 
@@ -81,8 +82,12 @@ class LiveView:
         if self._plain is not None:
             self._plain.on_progress(call, progress)
             return
-        with self._lock:
-            self._scene.progress(call, progress, self._clock.now())
+        try:
+            with self._lock:
+                self._scene.progress(call, progress, self._clock.now())
+        except Exception as error:  # a fault of ours must not look like one of the tool
+            self._give_up(error)
+            self._plain = PlainLines(self.wish, self.out)
 
     def _on_event(self, event: Event) -> None:
         asked = event.type == "approval.requested" and self.asks
@@ -98,11 +103,14 @@ class LiveView:
         if asked or over:
             self.pause()
         if event.type in ("run.started", "run.resumed"):
+            self._mode = str(event.data.get("mode") or "")
             self.print(heading(headline(self.wish, event), self.width))
         self.print([row for line in lines for row in stays(line, self.width)])
         if over:
             state = self._run.journal.state if self._run is not None else None
-            self.print([row for text in ended(event.data, state) for row in stays(Line(text, "ask"), self.width)])
+            self.print(
+                [row for text in ended(event.data, state, self._mode) for row in stays(Line(text, "ask"), self.width)]
+            )
         elif not asked and not self._scene.asking:
             self._go_on()
 

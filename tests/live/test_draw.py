@@ -119,3 +119,14 @@ def test_the_heading_is_never_cut_before_it_says_simulated() -> None:
 
 def test_times_read_like_a_clock() -> None:
     assert [clock(s) for s in (0, 38.9, 761, 3723)] == ["0:00", "0:38", "12:41", "1:02:03"]
+
+
+def test_while_a_model_thinks_it_is_named_with_its_time() -> None:
+    story = Story()
+    story.enter("look")
+    story.event("model.request", model="Qwen3.6-27B")
+    story.after(12)
+    assert "Qwen3.6-27B decides · 0:12" in rows(story)[0]
+    story.event("model.response", model="Qwen3.6-27B", message={"content": "I look at \x1b[31mthe cards."}, calls=[])
+    story.event("step.left", step="look")
+    assert any("the cards" in line.text for line in story.kept)
