@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 from opsagent.journal.reader import read_blob
 from opsagent.journal.runs import Opened
@@ -14,19 +16,25 @@ from opsagent_tools.errors import TranscriptDamaged
 
 def view_of(opened: Opened, damage: TranscriptDamaged | None, *, budget: int = BUDGET) -> View:
     """The view of a run as far as it could be read; a report that cannot be read is a warning, not an end."""
-    warnings, report = [], None
+    warnings = []
     if damage is not None:
         warnings.append(f"The journal is damaged: {damage.what}. What is shown here comes before that line.")
     if opened.log.torn:
         warnings.append(f"Line {opened.log.torn_line} is torn: the process died while it was written.")
-    try:
-        found = json.loads((opened.folder / "report.json").read_text(encoding="utf-8"))
-        report = found if isinstance(found, dict) else {}
-    except FileNotFoundError:
-        pass
-    except (OSError, ValueError, RecursionError) as error:
-        warnings.append(f"report.json cannot be read: {error}")
+    report, wrong = report_of(opened.folder)
+    warnings += [wrong] if wrong else []
     return build_view(
         opened.state, opened.log.events, opened.status, partial(read_blob, opened.folder),
         report=report, warnings=warnings, budget=budget,
     )  # fmt: skip
+
+
+def report_of(folder: Path) -> tuple[dict[str, Any] | None, str]:
+    """The report beside a journal as it was written, None when there is none; and what is wrong with it, or ''."""
+    try:
+        found = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None, ""
+    except (OSError, ValueError, RecursionError) as error:
+        return None, f"report.json cannot be read: {error}"
+    return (found, "") if isinstance(found, dict) else (None, "report.json is no object")

@@ -13,7 +13,7 @@ from opsagent.protocols import Event
 from opsagent.transcript import Line, Transcript, one_line
 from opsagent.viewer.clip import clip
 from opsagent.viewer.folds import Read, folds_of
-from opsagent.viewer.model import Fold
+from opsagent.viewer.model import Claim, Fold
 from opsagent.viewer.select import excerpt
 
 STYLES = {"step": "bold", "good": "green", "bad": "red", "ask": "yellow", "dim": "dim", "": ""}
@@ -53,7 +53,7 @@ def put_text(console: Console, margin: str, text: Text) -> None:
     if console.is_terminal and console.width > len(margin) + 20:
         parts = list(text.wrap(console, console.width - len(margin)))
     for number, part in enumerate(parts):
-        console.print(Text(margin if number == 0 else " " * len(margin), style="dim").append_text(part))
+        console.print(Text.assemble((margin if number == 0 else " " * len(margin), "dim"), part))
 
 
 def everything(console: Console, events: Iterable[Event], picked: frozenset[str] | None, run: str, read: Read) -> int:
@@ -83,6 +83,24 @@ def one(console: Console, event: Event, line: Line | None, run: str, read: Read)
             console.print(Text(one_line(f"{fold.title}, {fold.size:,} characters: {fold.whole}"), style="dim"))
         else:
             put_fold(console, fold, "")
+
+
+def related(console: Console, event: Event, events: Iterable[Event], claims: Iterable[Claim]) -> None:
+    """Print where an event belongs: the other events of its call, and what the report proves with it."""
+    ident = _call(event)
+    others = [other.id for other in events if ident and _call(other) == ident]
+    if len(others) > 1:
+        console.print(Text(one_line(f"{ident}: {' '.join(others)}"), style="dim"))
+    for claim in claims:
+        if event.id in claim.evidence:
+            put_text(console, "  ", Text(one_line(f"proves: {claim.part}: {claim.text}"), style="dim"))
+
+
+def _call(event: Event) -> str:
+    """The id of the call that an event belongs to, or ''."""
+    call = event.data.get("call")
+    found = call.get("id") if isinstance(call, dict) else call
+    return found if isinstance(found, str) else ""
 
 
 def put_fold(console: Console, fold: Fold, margin: str) -> None:
