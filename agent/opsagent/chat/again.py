@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from opsagent import again as runs
-from opsagent.chat.conduct import ended, lab_comes_back, noted, whole
+from opsagent.chat.conduct import deferred, ended, lab_comes_back, noted
 from opsagent.chat.talk import Chat
 from opsagent.places import Places
 from opsagent.report.model import StatusReport
 from opsagent.runbook.model import Runbook
+from opsagent.session import conduct
 from opsagent_tools.errors import InputError
 
 
@@ -18,15 +19,16 @@ def again(chat: Chat, ref: str, verb: str, *, accept_drift: bool = False) -> Sta
     """Do `verb` (stop, rollback, resume) with a run. Raises InputError: no such run, in use, over, or drifted."""
     work = {"stop": runs.stop_server, "rollback": runs.roll_back}.get(verb)
     try:
-        with runs.reopened(
+        with deferred() as interrupt, runs.reopened(
             ref, mode=verb, watcher=chat.watcher, llm="" if verb == "resume" else "autopilot", approve=chat.approve,
             accept_drift=accept_drift, interactive=chat.interactive, notice=chat.view.say,
             places_of=lambda book, started: _places(chat, book, started),
         ) as session:  # fmt: skip
+            noted(chat, session.run.id, session.folder, "begun")
+            session.interrupted = bool(interrupt)
             if work is None:
-                report, code = whole(chat, session), None
+                report, code = conduct(session), None
             else:
-                noted(chat, session.run.id, session.folder, "begun")
                 code, report = work(session)
             folder = session.folder
     finally:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
-from collections.abc import Callable, Mapping
+import signal
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -23,11 +25,11 @@ from opsagent.chat.talk import Chat, read
 from opsagent.execute import Rejected
 from opsagent.protocols import ToolCall
 from opsagent.report.markdown import number
-from opsagent.report.model import Claim, StatusReport
+from opsagent.report.model import StatusReport
 from opsagent.runbook.model import Runbook
-from opsagent.session import LAB_STATE, Session, Wish, begin, close_run, conduct, known_secrets
+from opsagent.session import LAB_STATE, Session, Wish, begin, conduct, known_secrets
 from opsagent.signals import Signal
-from opsagent_tools.errors import ExitCode, InputError
+from opsagent_tools.errors import InputError
 
 QUESTION = "Run it? [y]es · [c]hange · [n]o: "
 Answer = Literal["yes", "no", "change"]
@@ -141,22 +143,31 @@ def carry_out(chat: Chat, proposal: Proposal) -> StatusReport:
 def follow(chat: Chat, opened: Callable[[], Session]) -> StatusReport:
     """Conduct an opened run, note it in the chat, show what came of it."""
     try:
-        session = opened()
-        with session:
-            report = whole(chat, session)
+        with deferred() as interrupt:
+            session = opened()
+            with session:
+                noted(chat, session.run.id, session.folder, "begun")
+                session.interrupted = bool(interrupt)
+                report = conduct(session)
     finally:
         lab_comes_back(chat)
     ended(chat, report, session.folder)
     return report
 
 
-def whole(chat: Chat, session: Session) -> StatusReport:
-    """A run to its end. A Ctrl-C that comes before the run itself listens for it ends the run all the same."""
+@contextlib.contextmanager
+def deferred() -> Iterator[list[int]]:
+    """A Ctrl-C while a run is being set up is meant for the run: it is kept (the list is not empty) until it can listen."""
+    kept: list[int] = []
     try:
-        noted(chat, session.run.id, session.folder, "begun")
-        return conduct(session)
-    except KeyboardInterrupt:
-        return close_run(session, ExitCode.INTERRUPTED, Claim(text="interrupted"))
+        before = signal.signal(signal.SIGINT, lambda number, _frame: kept.append(number))
+    except ValueError:  # not in the main thread: nobody can interrupt us there
+        yield kept
+        return
+    try:
+        yield kept
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def noted(chat: Chat, run: str, folder: Path, phase: str, **more: Any) -> None:
