@@ -15,11 +15,13 @@ from report.hostile import ATTACK, hostile
 from report.test_hostile import EVENTS
 from report.test_trouble import FAILS_AND_IS_TAKEN_BACK
 
+from opsagent.cli import cli
 from opsagent.data import data_dir
 from opsagent.journal.runs import open_run
 from opsagent.report import html
 from opsagent.report.model import StatusReport
 from opsagent.report.write import write_report
+from opsagent.verify import verify
 
 FOLDERS = sorted(path for path in data_dir("transcripts").iterdir() if path.is_dir())
 WIDTHS = (360, 768, 1200)
@@ -151,11 +153,16 @@ def test_an_attack_is_text(open_page: Open, pages: dict[str, Path]) -> None:
     opened.assert_quiet()
 
 
-def test_the_viewer_is_linked_when_it_is_there(open_page: Open, tmp_path: Path) -> None:
-    folder = data_dir("transcripts") / "story"
-    report = StatusReport.model_validate_json((folder / "report.json").read_text(encoding="utf-8"))
-    (tmp_path / "transcript.html").write_text("<title>viewer</title>", encoding="utf-8")
-    write_report(tmp_path, report, open_run(str(folder)).log.events)
-    links = open_page(tmp_path / "report.html").page.locator("a[href^='transcript.html']")
-    assert links.first.get_attribute("href") == "transcript.html"
-    assert links.count() > 5
+def test_report_and_viewer_link_to_each_other(open_page: Open, pages: dict[str, Path]) -> None:
+    """The links are there when both files are: `show --html` into the run's folder writes them."""
+    folder = pages["failed"].parent
+    assert open_page(pages["failed"]).page.locator("a[href^='transcript.html']").count() == 0
+    assert cli.main(["show", str(folder), "--html", str(folder / "transcript.html")], standalone_mode=False) == 0
+    page = open_page(pages["failed"]).page
+    page.locator("article a[href^='transcript.html#e']").first.click()
+    page.wait_for_url("**/transcript.html#e*")
+    assert page.locator(":target").is_visible()
+    page.get_by_role("link", name="its report").click()
+    page.wait_for_url("**/report.html")
+    assert page.locator("h1").is_visible()
+    assert verify(folder).ok

@@ -47,3 +47,6 @@ def show_report(report: StatusReport, folder: Path, *, as_json: bool) -> None:
 
         show(report)
     click.echo(f"run {report.run}: {folder}", err=True)
+    page = folder / "report.html"
+    if page.exists():
+        click.echo(f"in a browser: {page.resolve().as_uri()}", err=True)

@@ -218,12 +218,14 @@ def _timeline(
 def _page(opened: Opened, damage: TranscriptDamaged | None, target: str, *, as_json: bool) -> int:
     """Write the run as HTML; the exit code."""
     from opsagent.cli import fail
+    from opsagent.report.write import PAGE, VIEWER, link_viewer
     from opsagent.viewer.html import html
     from opsagent.viewer.load import view_of
     from opsagent_tools.errors import InputError
 
     view = view_of(opened, damage)
-    text = html(view, opened.log.head)
+    beside = Path(target).parent / PAGE
+    text = html(view, opened.log.head, report=PAGE if target != "-" and beside.exists() else "")
     if target == "-":
         click.echo(text, nl=False)
     else:
@@ -236,6 +238,8 @@ def _page(opened: Opened, damage: TranscriptDamaged | None, target: str, *, as_j
             with contextlib.suppress(OSError):
                 temporary.unlink()
             raise InputError(f"cannot write the page: {error.strerror}", where=target) from None
+        if damage is None and path.resolve() == (opened.folder / VIEWER).resolve():
+            link_viewer(opened.folder, opened.log.events)
         size, count = len(text.encode()), len(opened.log.events)
         if as_json:
             told = {"file": target, "bytes": size, "events": count, "characters_left_out": view.left_out}

@@ -9,20 +9,42 @@ from opsagent.protocols import Event
 from opsagent.report import html, markdown
 from opsagent.report.model import StatusReport
 
+PAGE = "report.html"
 VIEWER = "transcript.html"
 """What the transcript viewer is called when it lies beside the report."""
 
 
 def write_report(folder: Path, report: StatusReport, events: Sequence[Event]) -> None:
     """Write `report.json`, `report.md` and `report.html`, each whole or not at all, readable by their owner only."""
-    viewer = VIEWER if (folder / VIEWER).exists() else ""
     texts = {
-        "report.html": html.render(report, events, viewer=viewer),
+        PAGE: html.render(report, events, viewer=_viewer(folder)),
         "report.json": report.model_dump_json(indent=1) + "\n",
         "report.md": markdown.render(report),
     }
     for name, text in texts.items():
-        part = folder / f".{name}.part"  # whole or not at all: a run that dies here has no report, and resume writes it
-        part.write_text(text, encoding="utf-8")
-        part.chmod(0o600)
-        part.replace(folder / name)
+        _put(folder / name, text)
+
+
+def link_viewer(folder: Path, events: Sequence[Event]) -> None:
+    """Write `report.html` again from `report.json`, with links into the transcript viewer that lies beside it now.
+
+    A report that is not there, or cannot be read, stays as it is: `opsagent verify` says what is wrong with it.
+    """
+    try:
+        report = StatusReport.model_validate_json((folder / "report.json").read_bytes())
+    except (OSError, ValueError):
+        return
+    _put(folder / PAGE, html.render(report, events, viewer=_viewer(folder)))
+
+
+def _viewer(folder: Path) -> str:
+    return VIEWER if (folder / VIEWER).exists() else ""
+
+
+def _put(path: Path, text: str) -> None:
+    part = path.with_name(
+        f".{path.name}.part"
+    )  # whole or not at all: a run that dies here has none, and resume writes it
+    part.write_text(text, encoding="utf-8")
+    part.chmod(0o600)
+    part.replace(path)

@@ -19,12 +19,15 @@ CHUNK = 25
 """Items that a browser lays out together, when they come near the screen."""
 
 
-def html(view: View, head: str = "") -> str:
-    """The page. `head` is the digest of the journal's last line: who keeps it can prove what they saw."""
+def html(view: View, head: str = "", *, report: str = "") -> str:
+    """The page. `head` is the digest of the journal's last line: who keeps it can prove what they saw. `report` is the
+    address of the report beside it, when there is one.
+    """
     body = fragment(
         "viewer.html.j2",
         view=view,
         head=head,
+        report=report,
         version=__version__,
         tone=TONES.get(view.status, "bad"),
         kinds=KINDS,
