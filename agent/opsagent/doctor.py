@@ -1,25 +1,15 @@
-"""Checks before a run: this machine, the configured hosts, the LLM's endpoint. Each check says what to do if it fails."""
+"""Checks before a run: the hosts and the LLM's endpoint (this machine: doctor_machine.py). Each check says what to do."""
 
 from __future__ import annotations
 
-import importlib.metadata
-import os
-import shutil
-import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from opsagent_tools.errors import ExitCode, OpsError
 
 if TYPE_CHECKING:
     from opsagent.models.select import Choice
-
-NEEDED = ("openai", "pydantic", "fabric", "paramiko", "rich", "huggingface_hub", "click", "PyYAML", "asyncssh")
-LEAST_FREE = 512 * 2**20
-"""Bytes that a run's outputs may take; less free space is worth a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,60 +26,8 @@ class Check:
 
 
 def failed(area: Literal["machine", "host", "llm"], name: str, error: OpsError) -> Check:
-    return Check(area, name, False, error.what, error.hint, error.exit_code)
-
-
-# --- this machine --------------------------------------------------------------------------------------------------
-
-
-def machine(root: Path, env: Mapping[str, str]) -> Iterator[Check]:
-    """Python, packages, the folder of runs, SSH's files."""
-    version = ".".join(str(part) for part in sys.version_info[:3])
-    yield Check("machine", "python", sys.version_info >= (3, 11), version, "opsagent needs Python 3.11 or newer")
-    yield _packages()
-    yield _folder(root)
-    known = Path.home() / ".ssh" / "known_hosts"
-    hint = "connect once with ssh, and compare the key: unknown hosts are refused"
-    yield Check(
-        "machine", "known_hosts", True if known.is_file() else None, str(known), "" if known.is_file() else hint
-    )
-    agent = env.get("SSH_AUTH_SOCK", "")
-    keys = [path.name for path in (Path.home() / ".ssh").glob("id_*") if path.suffix != ".pub"]
-    detail = ("an agent runs; " if agent else "no agent; ") + (
-        f"keys: {', '.join(sorted(keys))}" if keys else "no keys"
-    )
-    yield Check("machine", "ssh keys", True if agent or keys else None, detail, "" if agent or keys else "ssh-keygen")
-
-
-def _packages() -> Check:
-    found, missing = [], []
-    for name in NEEDED:
-        try:
-            found.append(f"{name} {importlib.metadata.version(name)}")
-        except importlib.metadata.PackageNotFoundError:
-            missing.append(name)
-    if missing:
-        return Check("machine", "packages", False, f"missing: {', '.join(missing)}", "install opsagent again with pip")
-    return Check("machine", "packages", True, ", ".join(found))
-
-
-def _folder(root: Path) -> Check:
-    """Whether a run could be journaled: write, flush, space."""
-    try:
-        root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.TemporaryFile(dir=root) as file:
-            file.write(b"x")
-            file.flush()
-            os.fsync(file.fileno())
-        free = shutil.disk_usage(root).free
-    except OSError as error:
-        hint = "set XDG_STATE_HOME to a folder that can be written"
-        return Check("machine", "runs folder", False, f"{root}: {error.strerror}", hint)
-    small = free < LEAST_FREE
-    detail = f"{root}, {free / 2**30:.1f} GiB free"
-    return Check(
-        "machine", "runs folder", None if small else True, detail, "little space: remove old runs" if small else ""
-    )
+    detail = error.what if error.where in ("", name) else f"{error.where}: {error.what}"
+    return Check(area, name, False, detail, error.hint, error.exit_code)
 
 
 # --- hosts ---------------------------------------------------------------------------------------------------------

@@ -42,7 +42,8 @@ def command(log: str, version: str | None, as_json: bool, learn: bool, cause: st
     try:
         if learn:
             if not cause:
-                raise InputError("--learn needs --cause SLUG", where="--learn", hint="docs/reference/causes.md lists the causes")
+                hint = "docs/reference/causes.md lists the causes"
+                raise InputError("--learn needs --cause SLUG", where="--learn", hint=hint)
             return _learn(log, cause, line)
         found = diagnose_log(log, version)
     except OSError as error:

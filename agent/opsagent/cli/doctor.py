@@ -41,17 +41,13 @@ def command(names: tuple[str, ...], hosts_file: str, llm: str | None, as_json: b
 
     Exit: 0 fine, 2 something to configure, 3 unreachable, 8 the model makes no tool calls.
     """
-    from opsagent.cli import fail
-    from opsagent_tools.errors import OpsError, worst
+    from opsagent_tools.errors import worst
 
     found: list[Check] = []
-    try:
-        for check in _checks(names, hosts_file, llm):
-            found.append(check)
-            if not as_json:
-                print_check(check)
-    except OpsError as error:
-        return fail(error, as_json=as_json)
+    for check in _checks(names, hosts_file, llm):
+        found.append(check)
+        if not as_json:
+            print_check(check)
     code = int(worst([check.exit_code for check in found if check.ok is False]))
     if as_json:
         body = {"ok": code == 0, "exit_code": code, "checks": rows_of(found)}
@@ -60,26 +56,38 @@ def command(names: tuple[str, ...], hosts_file: str, llm: str | None, as_json: b
 
 
 def _checks(names: tuple[str, ...], hosts_file: str, llm: str | None) -> Iterator[Check]:
-    from opsagent import doctor
-    from opsagent.journal.runs import runs_root
+    from opsagent import doctor, doctor_machine, xdg
     from opsagent.models.select import choose
+    from opsagent_tools.errors import OpsError
 
-    yield from doctor.machine(runs_root(), os.environ)
-    path = Path(hosts_file or "hosts.toml")
-    if names or hosts_file or path.is_file():
-        yield from _hosts(names, path, bool(hosts_file))
-    choice = choose(llm, os.environ)
+    yield from doctor_machine.machine(os.environ)
+    yield from _hosts(names, xdg.hosts_file(hosts_file), given=bool(hosts_file))
+    try:
+        choice = choose(llm, os.environ)
+    except OpsError as error:
+        yield doctor.failed("llm", "choice", error)
+        return
     if choice.kind == "openai":
         click.echo(choice.notice, err=True)
         yield from doctor.llm(choice)
+    else:
+        yield doctor.Check("llm", "choice", True, f"{choice.kind}: nothing is sent anywhere")
 
 
-def _hosts(names: tuple[str, ...], path: Path, given: bool) -> Iterator[Check]:
+def _hosts(names: tuple[str, ...], path: Path, *, given: bool) -> Iterator[Check]:
     from opsagent import doctor
+    from opsagent_tools.errors import OpsError
     from opsagent_tools.host import Host
     from opsagent_tools.hosts.inventory import Inventory, load_inventory, open_host
 
-    inventory = load_inventory(path) if given or path.is_file() else Inventory()
+    try:
+        inventory = load_inventory(path) if given or path.is_file() else Inventory()
+    except OpsError as error:
+        yield doctor.failed("host", "hosts.toml", error)
+        return
+    if not names and not inventory.entries:
+        hint = "opsagent hosts add NAME --address …; the lab needs none"
+        yield doctor.Check("host", "hosts.toml", None, "no hosts are configured", hint)
     opened: dict[str, Host] = {}
     try:
         for name in names or tuple(inventory.entries):
