@@ -32,6 +32,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "mcp": ("mcp", "Serve the tools to an assistant (MCP over stdio)."),
     "hosts": ("hosts", "The machines: add one, list them, test the connection."),
     "doctor": ("doctor", "Check this machine, the hosts and the LLM endpoint."),
+    "eval": ("evaluate", "Measure a model on the lab's scenarios."),
     "lab": ("lab", "The simulated hosts: list scenarios, serve one."),
     "completion": ("completion", "Print the completion script of a shell."),
 }
