@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 COLOUR = re.compile(rb"\x1b\[(?:[0-9;]*;)?(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])(?:;[0-9;]*)?m")
 STORY = "transcripts/h200-qwen36-dummy"
 QUIET: dict[str, list[str]] = {
-    "run": ["runbooks/decommission.md", "--lab", "decommission", "--approve", "declared"],
+    "run": ["runbooks/launch.md", "--host", "target=nowhere-at-all"],  # the live view: tests/live
     "plan": ["--model", "lab/opsagent_lab/engine/data/models/qwen3-8b.json", "--gpu", "RTX 4090:24564"],
     "diagnose": ["tests/data/logs/f-port-busy.log"],
     "runs": [], "replay": [STORY], "show": [STORY], "diff": [STORY, STORY], "verify": [STORY],
@@ -33,8 +33,7 @@ def at_a_terminal(words: list[str], home: Path, **env: str) -> bytes:
 
 @pytest.mark.parametrize("verb", list(VERBS))
 def test_no_verb_draws_in_colour(verb: str, tmp_path: Path) -> None:
-    out = ["--out", str(tmp_path / "run")] if verb == "run" else []
-    written = at_a_terminal([verb, *QUIET.get(verb, ["--help"]), *out], tmp_path, NO_COLOR="1")
+    written = at_a_terminal([verb, *QUIET.get(verb, ["--help"])], tmp_path, NO_COLOR="1")
     assert written.strip()
     assert not COLOUR.search(written), COLOUR.findall(written)[:3]
 
