@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_server.desk import Desk, body_of, text_of
 
 from opsagent.again import reopened
+from opsagent.cli import cli
+from opsagent.mcp_server.session import OWN
 from opsagent.run import Silent
 from opsagent_tools.errors import InputError
 
@@ -89,7 +93,8 @@ def test_a_host_is_read_over_ssh_and_all_of_it_is_a_run(desk: Desk) -> None:
     assert "48 linear + 16 full layers" in text_of(read)
     assert body_of(read)["content"].startswith("<<<BEGIN ")
     assert '"verdict"' in text_of(log)
-    assert "c1 read_config on gpu3 [R0]" in text_of(shown)
+    assert "    e3   c1 read_config on gpu3 [R0]" in text_of(shown)  # lines, not one JSON string
+    assert body_of(shown)["next_offset"] is None
     assert resource.contents[0].text.startswith("<<<BEGIN ")
     events = desk.events()
     assert [e["data"]["call"]["tool"] for e in events if e["type"] == "call.intent"] == [
@@ -185,6 +190,30 @@ def test_hostile_output_is_inert(desk: Desk) -> None:
             assert text.rstrip().endswith(f"<<<END {nonce}")
     assert write.is_error  # reading it approved nothing
     assert body_of(write)["approval"]["tier"] == "R2"
+
+
+def test_without_the_extra_it_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in [name for name in sys.modules if name == "opsagent.mcp_server.server" or name.split(".")[0] == "mcp"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    assert cli.main(["mcp"], standalone_mode=False) == 2
+    assert ".[mcp]" in capsys.readouterr().err
+
+
+def test_a_fault_of_ours_is_an_error_and_the_session_goes_on(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_args: Any) -> Any:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setitem(OWN, "runs", replace(OWN["runs"], run=broken))
+
+    async def talk(client: Client) -> tuple[Any, Any]:
+        return await client.call_tool("runs", {}), await client.call_tool("diagnose", {"text": "nothing here"})
+
+    bad, good = desk.talk_here(talk)
+    assert bad.is_error
+    assert "RuntimeError" in body_of(bad)["error"]["what"]
+    assert not good.is_error
+    assert desk.intact()
 
 
 def test_only_the_protocol_is_on_stdout_and_a_missing_host_is_one_message(desk: Desk) -> None:

@@ -152,6 +152,27 @@ def test_a_runbook_starts_only_after_approval_and_is_a_run_of_its_own(desk: Desk
         assert desk.intact(folder)
 
 
+def test_an_approval_of_a_runbook_is_for_its_text_and_not_for_its_name(desk: Desk) -> None:
+    from opsagent.cli import cli
+    from opsagent.data import find_runbook
+
+    mine = desk.home / "mine.md"
+    mine.write_text(find_runbook("diagnose").read_text())
+
+    async def talk(client: Client) -> None:
+        args = {"runbook": str(mine), "hosts": {"target": "gpu3"}}
+        wanted = body_of(await client.call_tool("run_runbook", args))["approval"]
+        assert cli.main(["approve", wanted["run"], wanted["call"], "--yes"], standalone_mode=False) == 0
+        mine.write_text(mine.read_text().replace("name: diagnose", "name: something-else"))
+        refused = await client.call_tool("run_runbook", args)
+        assert "no longer what would happen" in body_of(refused)["error"]["what"]
+
+    desk.talk_here(talk)
+    (intent,) = [e["data"] for e in desk.events() if e["type"] == "call.intent"]
+    assert "inspect_host" in intent["verdict"]["effects"][0]
+    assert len(list((desk.home / "opsagent" / "runs").iterdir())) == 1
+
+
 def test_a_cancelled_call_ends_and_the_session_goes_on(desk: Desk) -> None:
     desk.put("/tmp/starting.log", "[2026-12-01 01:00:00] server_args=ServerArgs(model_path='/srv/models/x')\n")
     seen: list[str] = []
@@ -208,7 +229,7 @@ def test_an_approved_call_is_made_with_the_secret_that_the_journal_does_not_keep
 
     canary = "cAnArY-0f1e2d3c4b5a6978"
     monkeypatch.setenv("DEPLOY_TOKEN", canary)
-    args = {"path": "/tmp/token.txt", "content": f"token={canary}\n"}
+    args = {"path": "/tmp/server.conf", "content": f"key = {canary}\n"}
 
     async def talk(client: Client) -> None:
         wanted = body_of(await client.call_tool("write_file", args))["approval"]
@@ -217,5 +238,5 @@ def test_an_approved_call_is_made_with_the_secret_that_the_journal_does_not_keep
         assert not done.is_error, text_of(done)
 
     desk.talk_here(talk)
-    assert desk.file("/tmp/token.txt") == args["content"]
+    assert desk.file("/tmp/server.conf") == args["content"]
     assert canary not in desk.everything()

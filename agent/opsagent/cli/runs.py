@@ -81,11 +81,13 @@ def _print(rows: list[dict[str, Any]]) -> None:
 
 def _next(row: dict[str, Any]) -> str:
     """What a person would do with it."""
+    from opsagent.mcp_server.book import NAME as SESSION
+
     status, run = row["status"], row["run"]
     if status == "damaged":
         return f"opsagent verify {run}"
     if row.get("waiting"):
         return f"opsagent approve {run} {row['waiting'][0]}"
     if status in ("stopped", "interrupted", "transient", "budget", "unknown-outcome"):
-        return f"opsagent resume {run}"
+        return f"opsagent {'mcp --resume' if row.get('runbook') == SESSION else 'resume'} {run}"
     return "" if status == "running" else f"opsagent show {run}"

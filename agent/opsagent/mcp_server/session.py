@@ -34,7 +34,7 @@ from opsagent.progress import Progress
 from opsagent.protocols import ToolCall
 from opsagent.report.model import Claim
 from opsagent.run import Run, Silent, Watcher
-from opsagent.session import Session, Wish, begin, close_run
+from opsagent.session import Session, Wish, begin, close_run, redactor_of
 from opsagent.settling import AUTOMATIC, approved_meanwhile, resumed
 from opsagent.signals import NeedApproval, StopRun
 from opsagent_tools.errors import ExitCode, InputError, OpsError, PolicyDenied
@@ -80,7 +80,7 @@ class McpSession:
     @property
     def tools(self) -> dict[str, Tool[Any, Any]]:
         """What is offered: without hosts only the session's own reading tools."""
-        return {**TOOLS, **OWN} if self.roles else dict(READING)
+        return {**OWN, **TOOLS} if self.roles else dict(READING)
 
     @property
     def roles(self) -> list[str]:
@@ -95,12 +95,10 @@ class McpSession:
     def folder(self) -> Path | None:
         return self._session.folder if self._session else None
 
-    def clean(self, text: str) -> str:
-        """Text without the secrets that this session knows."""
-        from opsagent.session import redactor_of
-
+    def clean(self, value: Any) -> Any:
+        """A text or a JSON value without the secrets that this session knows."""
         redactor = self._session.journal.redactor if self._session else redactor_of(self.wish.runbook, {})
-        return redactor.clean(text)
+        return redactor.value(value)[0]
 
     def call(
         self, name: str, arguments: Mapping[str, Any], *, watcher: Watcher | None = None,
