@@ -50,6 +50,7 @@ def _files() -> list[str]:
         [code(f"./{xdg.HOSTS_FILE}"), f"the hosts; else `{config_home}/{xdg.HOSTS_FILE}`"],
         [code(f"{config_home}/learned/"), "signatures of `diagnose --learn`"],
         [code(f"{state}/runs/ID/"), "a run: `events.jsonl`, `blobs/`, `report.json`, `report.md`, `report.html`"],
+        [code(f"{state}/chats/ID/"), "a chat: its own journal"],
         [code(f"{state}/history/"), "what launches taught about each host"],
     ]  # fmt: skip
     variables = [[code(name), what] for name, what in VARIABLES.items()]
