@@ -166,7 +166,7 @@ def hostile_run(folder: Path) -> None:
             ok=True,
             duration_s=1,
             output={HOSTILE: log, "huge": huge},
-            result={"summary": HOSTILE, "line": "z" * 1_000_000, "wide": {str(n): n for n in range(50_000)}},
+            result={"summary": HOSTILE, "line": "z" * 1_000_000, "wide": {str(n): n for n in range(5_000)}},
         )
         journal.append(
             "step.check", step=HOSTILE, expr=HOSTILE, ok=False, values={HOSTILE: HOSTILE}, evidence=[HOSTILE, "e9"]

@@ -86,6 +86,18 @@ def _change(said: Said) -> str:
     return f"{said['host']}: {said['what']}: {before} → {after}"
 
 
+def _point(said: Said) -> str:
+    name = {"asked": "as asked", "chosen": "chosen"}.get(str(said.get("kind")), f"option {said['mark']}")
+    change = f" with {change_text(said['change'])}" if said.get("change") else ""
+    return f"{name}: {limits_text(said)}, context {number(said.get('context_len'))}{change}"
+
+
+def _memory(said: Said) -> str:
+    """One GPU's budget in words; the report has the picture."""
+    terms = ", ".join(f"{part['term'].replace('_', ' ')} {part['gib']:.2f}" for part in said["segments"])
+    return f"{said['label']} ({said['source']}), {said['whole_gib']:.2f} GiB: {terms}"
+
+
 def _anything(said: Said) -> str:
     words = {key: value for key, value in said.items() if key != "evidence" and value not in (None, "", [], {})}
     return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in words.items())
@@ -101,6 +113,8 @@ PARTS: dict[str, tuple[str, Callable[[Said], str]]] = {
     "incidents": ("Incidents", _incident),
     "noise": ("Seen and harmless", _noise),
     "changes": ("Changed on the hosts", _change),
+    "budget": ("Memory of each GPU", _memory),
+    "frontier": ("Context against requests", _point),
     "trade_offs": ("If you want something else", _trade_off),
 }
 """Field of the report → its heading, and the words of one statement."""

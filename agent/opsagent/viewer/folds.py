@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import shlex
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -44,10 +46,18 @@ def _outputs(event: Event, run: str, read: Read, most: int) -> Iterator[Fold]:
     for sha256 in dict.fromkeys(cited_blobs(event)):
         title, whole = names.get(sha256, "kept output"), f"opsagent show {run} --blob {sha256[:12]}"
         try:
-            text = plain(read(sha256).decode("utf-8", "replace"))
+            text = _output(read(sha256).decode("utf-8", "replace"))
         except OpsError as error:
             text, title = f"It cannot be shown: {error.what}", f"{title} (damaged)"
         yield clip(Fold(title, text, "output", whole=whole), most)
+
+
+def _output(text: str) -> str:
+    """A kept output as people read it: a program's text, or JSON over several lines."""
+    if text[:1] == "{" and len(text) <= 1_000_000:
+        with contextlib.suppress(ValueError, RecursionError):
+            return readable(json.loads(text))
+    return plain(text)
 
 
 def _names(data: dict[str, Any]) -> dict[str, str]:

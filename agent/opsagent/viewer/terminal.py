@@ -107,8 +107,8 @@ def put_fold(console: Console, fold: Fold, margin: str) -> None:
     """A long text under its title; what was left out is counted where it was."""
     console.print(Text(f"{margin}{one_line(fold.title)}:", style="dim"))
     for text in (fold.text, fold.tail):
-        for row in neutral(text).split("\n") if text else ():
-            console.print(Text(f"{margin}  {row}"))
+        if text:  # not drawn but written: it has no style, and may have a hundred thousand lines
+            console.file.write("".join(f"{margin}  {row}\n" for row in neutral(text).split("\n")))
         if fold.left_out and text is fold.text:
             console.print(
                 Text(one_line(f"{margin}  … {fold.left_out:,} characters left out: {fold.whole}"), style="yellow")

@@ -3,12 +3,42 @@
   const form = document.getElementById("find"), query = document.getElementById("q"), kind = document.getElementById("kind");
   const said = document.getElementById("found");
   const rows = [...document.querySelectorAll(".row")];
-  let texts = null, hits = [], at = -1, opened = [], wanted = "[\"\",[]]";
+  let texts = null, hits = [], at = -1, opened = [], places = new Map(), wanted = "[\"\",[]]";
 
   const words = () => (query.value.toLowerCase().match(/"[^"]+"|\S+/g) ?? []).map((word) => word.replaceAll('"', "")).filter(Boolean);
   const matches = (index, terms) =>
     (!kind.value || (kind.value === "problems" ? rows[index].classList.contains("bad") : rows[index].dataset.k === kind.value)) &&
     terms.every((term) => texts[index].includes(term));
+
+  const unfold = (terms) => {
+    for (const row of hits) {
+      const line = row.querySelector(".line").textContent.toLowerCase(), fold = row.querySelector("details:not([open])");
+      if (fold && !terms.every((term) => line.includes(term))) { fold.open = true; opened.push(fold); }
+    }
+  };
+
+  // What was found is painted, not written: the page stays as it is. Only where it is few enough to look at.
+  const mark = (terms) => {
+    places = new Map();
+    if (!globalThis.Highlight) return;
+    const painted = new Highlight();
+    for (const row of terms.length && hits.length <= 200 ? hits : []) {
+      const walker = document.createTreeWalker(row, NodeFilter.SHOW_TEXT);
+      for (let node = walker.nextNode(); node && painted.size < 3000; node = walker.nextNode()) {
+        const text = node.data.toLowerCase();
+        for (const term of terms)
+          for (let from = text.indexOf(term); from >= 0 && painted.size < 3000; from = text.indexOf(term, from + term.length)) {
+            if (from + term.length > node.data.length) break;
+            const range = new Range();
+            range.setStart(node, from);
+            range.setEnd(node, from + term.length);
+            painted.add(range);
+            if (!places.has(row) && node.parentElement.tagName === "PRE") places.set(row, range);
+          }
+      }
+    }
+    CSS.highlights.set("found", painted);
+  };
 
   const filter = () => {
     const terms = words(), all = !terms.length && !kind.value;
@@ -32,14 +62,15 @@
     for (const section of document.querySelectorAll(".step")) section.hidden = !all && !sections.has(section);
     for (const section of document.querySelectorAll("#report, #problems, #approvals")) section.hidden = !all;
     if (terms.length) for (const row of hits) row.classList.add("hit");
-    if (terms.length && hits.length <= 40)
-      for (const row of hits) {
-        const line = row.querySelector(".line").textContent.toLowerCase();
-        if (terms.every((term) => line.includes(term))) continue;
-        for (const fold of row.querySelectorAll("details:not([open])")) { fold.open = true; opened.push(fold); }
-      }
+    if (terms.length && hits.length <= 40) unfold(terms);
+    mark(terms);
     said.textContent = all ? "" : `${hits.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")} events`;
     said.classList.toggle("none", !all && !hits.length);
+  };
+
+  const uncover = (row) => {  // a long text scrolls in itself: to the first place that was found in it
+    const range = places.get(row), box = range?.startContainer.parentElement;
+    if (box?.scrollHeight > box?.clientHeight) box.scrollTop += range.getBoundingClientRect().top - box.getBoundingClientRect().top - 40;
   };
 
   const step = (by) => {
@@ -49,7 +80,7 @@
     hits[at].classList.add("now");
     const hit = hits[at], show = () => hit.scrollIntoView({block: "center"});
     show();
-    requestAnimationFrame(show);
+    requestAnimationFrame(() => { show(); uncover(hit); });
     said.textContent = `${(at + 1).toLocaleString("en")} of ${hits.length.toLocaleString("en")}`;
   };
 
