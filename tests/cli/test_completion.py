@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from terminal import Session
 
 from opsagent.cli import VERBS, cli
 
@@ -150,3 +151,25 @@ def test_in_bash_itself(home: Path) -> None:
     assert set(in_bash(home, "opsagent ")) == set(VERBS)
     assert in_bash(home, "opsagent show 7f3") == ["7f3a"]
     assert in_bash(home, "opsagent run runbooks/launch.md --host target=kpro5") == ["kpro5"]
+
+
+@pytest.mark.parametrize(
+    ("shell", "ready"),
+    [
+        (["bash", "--norc", "-i"], "source <(opsagent completion bash)"),
+        (["zsh", "-f", "-i"], "autoload -U compinit; compinit -u -D; source <(opsagent completion zsh)"),
+        (["fish", "-N", "-i"], "opsagent completion fish | source"),
+    ],
+    ids=["bash", "zsh", "fish"],
+)
+def test_a_person_presses_tab(home: Path, shell: list[str], ready: str) -> None:
+    if shutil.which(shell[0]) is None:
+        pytest.skip(f"no {shell[0]} here")
+    env = {**environment(home), "PS1": "> ", "XDG_CONFIG_HOME": str(home), "XDG_DATA_HOME": str(home)}
+    with Session(shell, env, cwd=home) as session:
+        session.line(f"{ready}; echo comp''lete")
+        session.expect("^complete", 60)
+        session.send("opsagent hosts test kr\t")
+        session.see("opsagent hosts test krypton", 60)
+        session.send("\x15opsagent run runbooks/launch.md --host target=kry\t")
+        session.see("--host target=krypton", 60)
