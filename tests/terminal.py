@@ -29,6 +29,9 @@ OPSAGENT = (sys.executable, "-c", "from opsagent.cli import main; main()")
 CTRL_C, CTRL_D, ENTER = "\x03", "\x04", "\r"
 NOT_INHERITED = frozenset({"COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"})
 """Variables of our own surroundings that would change what a program draws."""
+TAKE_TERMINAL = 'tty=$1; shift; exec 0<>"$tty" 2>&0'
+"""A leader of a session that opens a terminal has it as its controlling one: no code of ours between fork and exec."""
+AND_BE = '; exec "$@"'
 _SEQUENCES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # cursor, colour, erase
     r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # titles, links
@@ -70,12 +73,14 @@ class Session:
         surroundings = {k: v for k, v in os.environ.items() if k not in NOT_INHERITED}
         wanted = {**surroundings, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **(env or {})}
         with contextlib.ExitStack() as files:
-            out: Any = files.enter_context(stdout.open("wb")) if stdout else slave
+            out: Any = files.enter_context(stdout.open("wb")) if stdout else subprocess.DEVNULL
+            start = TAKE_TERMINAL + ("" if stdout else " 1>&0") + AND_BE
             self.process = subprocess.Popen(
-                list(argv), stdin=slave, stdout=out, stderr=slave, cwd=cwd, start_new_session=True,
-                env={k: v for k, v in wanted.items() if v is not None}, preexec_fn=_take_terminal,
+                ["/bin/sh", "-c", start, "sh", os.ttyname(slave), *argv], stdin=subprocess.DEVNULL, stdout=out,
+                stderr=subprocess.DEVNULL, cwd=cwd, start_new_session=True,
+                env={k: v for k, v in wanted.items() if v is not None},
             )  # fmt: skip
-        os.close(slave)
+        threading.Thread(target=self._keep_open, args=(slave,), daemon=True).start()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -210,14 +215,15 @@ class Session:
                     self._fault = error
                 self._changed.notify_all()
 
+    def _keep_open(self, slave: int) -> None:
+        """Until the program has opened the terminal itself: with nobody at it, reading from it would end at once."""
+        while not self._bytes and self.process.poll() is None:
+            time.sleep(0.01)
+        os.close(slave)
+
     def _write(self, text: str) -> None:
         with contextlib.suppress(OSError):
             os.write(self._master, text.encode())
 
     def _set_size(self, columns: int, lines: int) -> None:
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-
-
-def _take_terminal() -> None:
-    """In the child, a session of its own already: the terminal at stdin becomes its controlling one."""
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
