@@ -99,6 +99,8 @@ def reopened(
         session.run.progress = Progress.of(journal.events())
         session.run.emit("run.resumed", mode=mode)
         for item in drift:
+            if item["what"].startswith("the runbook"):  # what the run goes on with is a part of it
+                item["blob"] = journal.blob(runbook.text.encode(), name="runbook.md")
             session.run.emit("drift.accepted", **item)
     except BaseException:
         journal.close()

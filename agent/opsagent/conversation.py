@@ -72,7 +72,7 @@ class Conversation:
         if self._reads and any(known.done and known.call.tool not in run.control for known in made):
             run.gate.taint()
         if self._reads and not self._messages:
-            first = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": self._runbook()}]
+            first = [{"role": "system", "content": run.system or SYSTEM}, {"role": "user", "content": self._runbook()}]
             self._messages = list(opening) or first
         elif self._reads:
             self.settle("the run was interrupted here; see the step's state before you repeat it")

@@ -228,6 +228,17 @@ def perform(run: Run, ready: Prepared) -> Outcome:
         except OpsError as error:
             return _failed(run, call, error)
         run.picture(call.role, "before")
+        if run.watch is not None:
+            run.watch.begin(run, call.role)
+    outcome = _perform(run, ready)
+    if writes and run.watch is not None:
+        run.watch.after(run, call)
+    return outcome
+
+
+def _perform(run: Run, ready: Prepared) -> Outcome:
+    """The call itself, made again where that is safe."""
+    call = ready.call
     reruns = 0
     while True:
         run.emit("call.started", call=call.id)

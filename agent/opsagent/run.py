@@ -18,6 +18,7 @@ from opsagent.redact import unmarked
 from opsagent.runbook import expr
 from opsagent.runbook.model import Call as Fence
 from opsagent.runbook.model import Remedy, Runbook, Step
+from opsagent.watching import Watch
 from opsagent_tools.clock import Clock, FastClock
 from opsagent_tools.errors import InputError, OpsError
 from opsagent_tools.host import Host
@@ -95,6 +96,8 @@ class Run:
     simulated: bool = False
     dry: bool = False
     rolling_back: bool = False
+    system: str = ""
+    """The system prompt, where it is not today's: a replay has the recorded one."""
     policy: str = ""
     """sha256 of the policy in force: what a person grants beyond one call holds under this policy only."""
     known_secrets: Mapping[str, str] = field(default_factory=dict)
@@ -107,6 +110,8 @@ class Run:
     """Facts of a host for before and after (opsagent_tools.snapshot); None: no pictures are taken."""
     locks: Locks | None = None
     """One writer per host (opsagent.locking); None: no locks are taken (a replay, a test)."""
+    watch: Watch | None = None
+    """Looks after servers of others (opsagent.watching); None: nobody does."""
     execute_tool: Callable[[Call, Callable[[], BaseModel]], dict[str, Any]] | None = None
     """In a replay: recorded results instead of hosts (the second argument would run the real tool)."""
 

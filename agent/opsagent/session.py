@@ -19,6 +19,7 @@ from opsagent.autopilot import Autopilot
 from opsagent.budget import Budget, Limits
 from opsagent.call import canonical
 from opsagent.control import CONTROL
+from opsagent.conversation import SYSTEM
 from opsagent.journal import FileJournal
 from opsagent.learning import learn
 from opsagent.learning import load as load_history
@@ -34,6 +35,7 @@ from opsagent.run import Follower, Run, Silent, Watcher
 from opsagent.runbook.model import Runbook
 from opsagent.runbook.params import bind
 from opsagent.signals import NeedApproval, StopRun
+from opsagent.watching import HostWatch, text_of
 from opsagent_tools.clock import FastClock
 from opsagent_tools.errors import BudgetExceeded, ExitCode, OpsError
 
@@ -113,6 +115,7 @@ def begin(wish: Wish, *, watcher: Watcher | None = None) -> Session:
         },
         "tools": journal.blob(canonical(schemas(tools)).encode(), name="tools.json"),
         "policy": journal.blob(canonical(asdict(policy_of(wish.runbook, wish))).encode(), name="policy.json"),
+        "system": journal.blob(SYSTEM.encode(), name="system.txt") if reads(wish) else "",
         "params": params,
         "model": wish.chooser or wish.llm or "autopilot",
         "hosts": dict(wish.places.roles),
@@ -131,6 +134,11 @@ def begin(wish: Wish, *, watcher: Watcher | None = None) -> Session:
         journal.close()
         raise
     return session
+
+
+def reads(wish: Wish) -> bool:
+    """Whether the model is one that reads: then the prompt that it gets is part of the run."""
+    return (wish.chooser or wish.llm or "autopilot") != "autopilot"
 
 
 def assemble(
@@ -153,7 +161,7 @@ def assemble(
     run.budget = Budget(Limits.of(wish.runbook.front.budget), clock, usage=lambda: journal.state.usage)
     session = Session(run, model_of(wish, run), folder, journal, places)
     run.stopped = lambda: session.interrupted or (folder / "STOP").exists()
-    run.locks = Locks()
+    run.locks, run.watch = Locks(), HostWatch()
     if isinstance(watcher, Follower):
         watcher.attach(run)
     run.watcher = session.observed = observed(run, wish)
@@ -217,7 +225,8 @@ def _drive(session: Session) -> tuple[ExitCode, Claim | None]:
     except NeedApproval as wait:
         return ExitCode.WAITING_APPROVAL, Claim(text=wait.what, evidence=_waiting_event(run, wait.call_id))
     except StopRun as stop:
-        return stop.exit_code, Claim(text=stop.reason + (f" ({stop.hint})" if stop.hint else ""))
+        text = stop.reason + (f" ({stop.hint})" if stop.hint else "")
+        return stop.exit_code, Claim(text=text, evidence=stop.evidence)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED, Claim(text="interrupted")
     except BudgetExceeded as error:
@@ -251,9 +260,8 @@ def close_run(session: Session, code: ExitCode, failed: Claim | None, *, ended: 
         for role, host in run.role_names.items():
             if host in changed:
                 run.picture(role, "after", again=True)
-    if (
-        run.locks is not None and code is not ExitCode.UNKNOWN_OUTCOME
-    ):  # there a person has to look before anybody writes
+    code, failed = _bystanders(run, code, failed)
+    if run.locks is not None and code is not ExitCode.UNKNOWN_OUTCOME:  # then a person has to look before others write
         run.locks.release(run)
     if not run.simulated and code is ExitCode.VERIFIED:
         learn(run.journal.state)
@@ -266,6 +274,15 @@ def close_run(session: Session, code: ExitCode, failed: Claim | None, *, ended: 
     run.emit("run.finished", status=report.status, exit_code=int(code), failed=failed.model_dump() if failed else None)
     write_report(session.folder, report, events)
     return report
+
+
+def _bystanders(run: Run, code: ExitCode, failed: Claim | None) -> tuple[ExitCode, Claim | None]:
+    """The last look at the servers of others: a run that left one of them dead is not verified."""
+    event = run.watch.at_the_end(run) if run.watch is not None else None
+    if event is None:
+        return code, failed
+    claim = failed or Claim(text=text_of(event), evidence=[event.id])
+    return (ExitCode.FAILED if code is ExitCode.VERIFIED else code), claim
 
 
 @contextlib.contextmanager

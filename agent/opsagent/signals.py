@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from opsagent_tools.errors import ExitCode
 
 
@@ -20,6 +22,9 @@ class NeedApproval(Signal):
 class StopRun(Signal):
     """The run ends now, at an event boundary, with this exit code."""
 
-    def __init__(self, exit_code: ExitCode, reason: str, hint: str = "") -> None:
+    def __init__(
+        self, exit_code: ExitCode, reason: str, hint: str = "", evidence: Sequence[str] = ()
+    ) -> None:  # fmt: skip
         super().__init__(reason)
-        self.exit_code, self.reason, self.hint = exit_code, reason, hint
+        self.exit_code, self.reason, self.hint, self.evidence = exit_code, reason, hint, list(evidence)
+        """`evidence`: the events that show why."""

@@ -117,7 +117,9 @@ def cited_blobs(event: Event) -> Iterator[str]:
     data = event.data
     found: list[Any] = []
     if event.type == "run.started":
-        found += [(data.get("runbook") or {}).get("sha256"), data.get("tools"), data.get("policy")]
+        found += [(data.get("runbook") or {}).get("sha256"), data.get("tools"), data.get("policy"), data.get("system")]
+    if event.type == "drift.accepted":
+        found.append(data.get("blob"))
     output = data.get("output")
     found += list(output.values()) if isinstance(output, dict) else output if isinstance(output, list) else []
     for value in found:

@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Literal
 
-Kind = Literal["drop", "refuse", "silent", "refuse-auth", "host-key", "slow"]
+Kind = Literal["drop", "refuse", "silent", "refuse-auth", "host-key", "slow", "end"]
 When = Literal["before", "during", "after"]
 
 
@@ -17,7 +17,8 @@ class Fault:
     `drop` cuts the link: around command number `command` (1 is the first one since the fault was armed; `before` it ran,
     `during` it, `after` it ran but before its exit status left), or after `byte` more raw bytes of the `direction`.
     `refuse` answers no connection, `silent` accepts and says nothing, `refuse-auth` takes no key, `host-key` shows another
-    key, `slow` carries `rate` bytes per real second with `delay_s` on top of each piece.
+    key, `slow` carries `rate` bytes per real second with `delay_s` on top of each piece, `end` ends whoever listens on
+    `port` as soon as a matching command has run.
     """
 
     kind: Kind
@@ -30,6 +31,7 @@ class Fault:
     delay_s: float = 0.0
     times: int = 1
     """How often it strikes; 0 means always."""
+    port: int = 0
     match: str = ""
     """Only commands whose text contains this count."""
 
@@ -92,6 +94,17 @@ class Faults:
                     item.seen = 0
                     return fault.when
         return None
+
+    def ending(self, host: str, text: str) -> list[int]:
+        """Ports whose listeners end now that this command has run."""
+        found = []
+        with self.lock:
+            for item in self.armed:
+                fault = item.fault
+                if fault.kind == "end" and fault.host == host and item.live and fault.match in text:
+                    item.struck += 1
+                    found.append(fault.port)
+        return found
 
     def allowance(self, host: str, direction: Literal["up", "down"], count: int) -> int:
         """How many of `count` raw bytes may pass; fewer means: pass them, then cut the link."""

@@ -254,6 +254,9 @@ class _Command:
             code = 141
         finally:
             processes.end(world, self.host, sim.pid)
+        for port in self.server.faults.ending(self.host.name, text):
+            for one in [x for x in list(world.listeners) if x.host == self.host.name and x.port == port]:
+                world.end_process(self.host, one.pid)
         self.server.after_command()
         if when == "after":
             self.server.cut(self.host.name)

@@ -14,7 +14,10 @@ from opsagent.journal.reader import read_blob
 from opsagent.verify import cited_blobs
 
 CORPUS = Path(__file__).parent / "corpus"
-FROZEN = {"v1": "367f6f4bdfd9c424bcadc286c77d3c0f974541ae4ee6d8943ab36228a713a617"}
+FROZEN = {
+    "v1": "367f6f4bdfd9c424bcadc286c77d3c0f974541ae4ee6d8943ab36228a713a617",
+    "v2": "07df6aea86bd2218b09eba0204b456f1f8227a9b514ee19f9d6997044d573269",
+}
 """sha256 of each version's events.jsonl, so that nobody mends a test by changing history."""
 
 

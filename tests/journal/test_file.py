@@ -55,7 +55,7 @@ def test_a_torn_last_line_is_cut_off_and_noted_on_resume(tmp_path: Path) -> None
         (lambda lines: [lines[0], lines[1].replace(b"note", b"nota"), lines[2]], 3),
         (lambda lines: [lines[0], lines[1][:20], lines[2]], 2),
         (lambda lines: [lines[0], b"[]", lines[2]], 2),
-        (lambda lines: [lines[0].replace(b'"v":1', b'"v":99'), *lines[1:]], 1),
+        (lambda lines: [lines[0].replace(b'"v":2,', b'"v":99,'), *lines[1:]], 1),
         (lambda lines: [lines[0], b"", *lines[1:]], 2),
     ],
 )

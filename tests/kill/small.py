@@ -121,9 +121,9 @@ def book() -> Runbook:
 
 
 @contextmanager
-def small_lab(folder: Path) -> Iterator[Lab]:
+def small_lab(folder: Path, more: str = "") -> Iterator[Lab]:
     path = folder / "every.toml"
-    path.write_text(SCENARIO)
+    path.write_text(SCENARIO + more)
     with opsagent_lab.open(str(path)) as lab:
         yield lab
         assert lab.world.bugs == []

@@ -11,6 +11,7 @@ from typing import Any, cast
 from loop.world import HEAD, TOOLS, TWO_STEPS, CounterHost, ScriptedGate
 
 from opsagent.autopilot import Autopilot
+from opsagent.conversation import SYSTEM
 from opsagent.journal import FileJournal
 from opsagent.journal.disk import Disk
 from opsagent.progress import Progress
@@ -26,9 +27,12 @@ def record(
     folder: Path, body: str = TWO_STEPS, *, host: CounterHost | None = None, gate: ScriptedGate | None = None,
     model: Model | None = None, resume: bool = False, redactor: Redactor | None = None,
     tools: Mapping[str, Tool[Any, Any]] = TOOLS, disk: Disk | None = None,
-    schemas: dict[str, Any] | None = None, **more: Any,
+    schemas: dict[str, Any] | None = None, prompt: bool = True, **more: Any,
 ) -> Run:  # fmt: skip
-    """Run (or resume) the counter's runbook in a folder, to its end or to the signal that ends the process."""
+    """Run (or resume) the counter's runbook in a folder, to its end or to the signal that ends the process.
+
+    `prompt` false: as older versions recorded, without the system prompt's blob.
+    """
     text = HEAD + textwrap.dedent(body)
     runbook, _faults = parse(text, "count.md")
     assert runbook is not None
@@ -46,6 +50,7 @@ def record(
         name = model.name if model else "autopilot"
         run.emit(
             "run.started",
+            system=journal.blob(SYSTEM.encode()) if model is not None and prompt else "",
             tools=journal.blob(json.dumps(schemas).encode()) if schemas else "",
             run="t1",
             runbook=book,

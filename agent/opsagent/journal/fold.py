@@ -235,6 +235,16 @@ def _snapshot(state: RunState, event: Event) -> None:
     state.snapshots[f"{event.data.get('host', '')}/{event.data.get('phase', '')}"] = event.data.get("facts") or {}
 
 
+def _bystanders(state: RunState, event: Event) -> None:
+    host, data = str(event.data.get("host", "")), event.data
+    if isinstance(data.get("seen"), list):
+        state.bystanders[host] = data["seen"]
+    if data.get("lost"):
+        state.lost.append({**data, "event": event.id})
+    gone = {each.get("name") for key in ("lost", "ended") for each in data.get(key) or []}
+    state.bystanders[host] = [each for each in state.bystanders.get(host, []) if each.get("name") not in gone]
+
+
 def _note(state: RunState, event: Event) -> None:
     if event.data.get("bind"):
         _bind(state, str(event.data["bind"]), event.data.get("value"), event)
@@ -264,5 +274,6 @@ _HANDLERS: dict[str, Callable[[RunState, Event], None]] = {
     "drift.accepted": _drift,
     "redaction.applied": _redaction,
     "snapshot": _snapshot,
+    "bystanders": _bystanders,
     "note": _note,
 }

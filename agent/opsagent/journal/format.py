@@ -15,8 +15,12 @@ from typing import Any
 from opsagent.protocols import Event
 from opsagent_tools.errors import TranscriptDamaged
 
-FORMAT = 1
-FORMATS: dict[int, str] = {1: "first format: envelope v, seq, ts, type, data, prev; blobs by sha256"}
+FORMAT = 2
+FORMATS: dict[int, str] = {
+    1: "first format: envelope v, seq, ts, type, data, prev; blobs by sha256",
+    2: "types host.locked, host.released and bystanders; an approval says the rollback, changed arguments and, beyond one "
+    "call, its policy; run.started names the system prompt's blob",
+}
 """Every format that was ever written, with one sentence; tests/journal/corpus has a run of each."""
 
 EVENT_TYPES: dict[str, str] = {

@@ -107,6 +107,10 @@ class RunState:
     remedies: list[dict[str, Any]] = field(default_factory=list)
     snapshots: dict[str, dict[str, Any]] = field(default_factory=dict)
     """`HOST/PHASE` → facts."""
+    bystanders: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """Host → servers of others that were there before the first write, and were well when they were looked at last."""
+    lost: list[dict[str, Any]] = field(default_factory=list)
+    """Data of the events that say that one of them is gone."""
     drift: list[dict[str, Any]] = field(default_factory=list)
     redactions: dict[str, int] = field(default_factory=dict)
     messages: list[Message] = field(default_factory=list)

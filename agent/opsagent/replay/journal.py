@@ -93,6 +93,15 @@ class ReplayJournal:
             raise Cut("the recorded process died before this call")
         return None
 
+    def lost_ahead(self) -> Event | None:
+        """The recorded event that found a bystander lost, when nothing but what is copied stands before it."""
+        for event in self._recording.events[self.state.seq :] if self._strict else ():
+            if event.type not in COPIED:
+                return None
+            if event.data.get("lost"):
+                return event
+        return None
+
     def append(self, type: str, /, **data: Any) -> Event:
         if not self._strict:
             return self._memory.append(type, **data)

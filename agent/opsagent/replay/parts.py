@@ -14,6 +14,8 @@ from opsagent.protocols import Event
 from opsagent.replay.compare import first_difference
 from opsagent.replay.journal import Cut, ReplayJournal, is_torn_note
 from opsagent.replay.recording import ENDS, Diverged, Recording, alike, failure_of
+from opsagent.run import Run
+from opsagent.watching import ended
 from opsagent_tools.errors import BudgetExceeded, HostUnreachable, PolicyDenied
 from opsagent_tools.host import Command, Completed, Sink
 from opsagent_tools.tool import Tool
@@ -235,6 +237,25 @@ class ReplayGate:
             return dict(decision.data["args"])
         after = self.recording.events[decision.seq :]
         return next((dict(e.data["call"]["args"]) for e in after if e.type == "call.intent"), {})
+
+
+@dataclass
+class ReplayWatch:
+    """Finds the bystanders lost that the recorded run found lost."""
+
+    journal: ReplayJournal
+
+    def begin(self, run: Run, role: str) -> None:
+        return
+
+    def after(self, run: Run, call: Call) -> None:
+        event = self.at_the_end(run)
+        if event is not None:
+            raise ended(event)
+
+    def at_the_end(self, run: Run) -> Event | None:
+        recorded = self.journal.lost_ahead()
+        return run.emit("bystanders", **recorded.data) if recorded is not None else None
 
 
 @dataclass

@@ -68,10 +68,26 @@ class Recording:
     def model(self) -> str:
         return str(self.started.get("model") or "autopilot")
 
-    def runbook(self) -> Runbook:
-        """The runbook as it was, from its blob. Raises TranscriptDamaged."""
+    def system(self) -> str:
+        """The system prompt as it was: the run's blob, in older recordings the first message; '' when nobody read one."""
+        sha256 = self.started.get("system")
+        if isinstance(sha256, str) and sha256:
+            return read_blob(self.folder, sha256).decode("utf-8", "replace")
+        request = next((event for event in self.events if event.type == "model.request"), None)
+        first = ((request.data.get("new") if request else None) or [{}])[0]
+        return str(first.get("content") or "") if first.get("role") == "system" else ""
+
+    def runbook(self, until: int | None = None) -> Runbook:
+        """The runbook as it was, from its blob; a changed one that was accepted before event `until` counts.
+
+        Raises TranscriptDamaged.
+        """
         told = self.started.get("runbook") or {}
-        text = read_blob(self.folder, str(told.get("sha256", ""))).decode("utf-8", "replace")
+        sha256 = str(told.get("sha256", ""))
+        for event in self.events[:until]:
+            if event.type == "drift.accepted" and event.data.get("blob"):
+                sha256 = str(event.data["blob"])
+        text = read_blob(self.folder, sha256).decode("utf-8", "replace")
         runbook, faults = parse(text, str(told.get("path") or "runbook.md"))
         if runbook is None:
             raise TranscriptDamaged(f"the recorded runbook cannot be read: {faults[:1]}", where=str(self.folder))

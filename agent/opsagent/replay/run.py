@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from opsagent.again import roll_back, stop_server
 from opsagent.autopilot import Autopilot
 from opsagent.models.replay import ReplayModel
 from opsagent.progress import Progress
-from opsagent.protocols import Journal, Model
+from opsagent.protocols import Event, Journal, Model
 from opsagent.replay.journal import Cut, ReplayJournal
-from opsagent.replay.parts import Matches, NoHost, NoTime, ReplayBudget, ReplayGate, ReplayTools
+from opsagent.replay.parts import Matches, NoHost, NoTime, ReplayBudget, ReplayGate, ReplayTools, ReplayWatch
 from opsagent.replay.recording import Diverged, Recording
 from opsagent.run import Run
 from opsagent.session import Session, all_tools, conduct
@@ -85,23 +86,35 @@ def _process(
     real: Mapping[str, Tool[Any, Any]],
 ) -> None:
     """One process of the recorded run, from its start (or resume) to its end or death."""
-    started = recording.started
+    started, begun = recording.started, next(reversed(list(journal.events())))
     roles = {str(role): str(name) for role, name in (started.get("hosts") or {}).items()}
     run = Run(
-        id=str(started.get("run", "")), runbook=recording.runbook(), journal=cast(Journal, journal), gate=gate,
+        id=str(started.get("run", "")), runbook=recording.runbook(journal.process_end),
+        system=recording.system(), journal=cast(Journal, journal), gate=gate,
         tools=tools.tools(real), role_names=roles, open_host=lambda role: NoHost(roles.get(role, role)),
         progress=Progress.of(journal.events()), clock=NoTime(), simulated=bool(started.get("simulated")),
         dry=bool(started.get("dry")), execute_tool=tools.execute,
     )  # fmt: skip
-    run.budget = ReplayBudget(journal)
+    run.budget, run.watch = ReplayBudget(journal), ReplayWatch(journal)
     run.stopped = lambda: _interrupted(journal)
     with tempfile.TemporaryDirectory(prefix="opsagent-replay-") as folder:
         deciding = model or _recorded_model(recording, run)
         session = Session(run, deciding, Path(folder), cast(Any, journal), cast(Any, None))
         try:
-            conduct(session)
+            _conduct(session, begun)
         except Cut:
             return
+
+
+def _conduct(session: Session, begun: Event) -> None:
+    """What the recorded process did: follow the runbook, or end the server, or take back what was done."""
+    mode = begun.data.get("mode") if begun.type == "run.resumed" else ""
+    if mode == "stop":
+        stop_server(session)
+    elif mode == "rollback":
+        roll_back(session)
+    else:
+        conduct(session)
 
 
 def _recorded_model(recording: Recording, run: Run) -> Model:

@@ -33,9 +33,9 @@ def incidents(seen: Evidence) -> list[Incident]:
         incident.evidence += [event] if event else []
         if call.call.tool == "launch_sglang":
             incident.weight_loads_lost += bool((call.result or {}).get("weights_loaded"))
-    _bystanders(seen, found)
     _remedies(seen, found)
     _overcome(seen, found)
+    _bystanders(seen, found)
     return list(found.values())
 
 

@@ -3,8 +3,9 @@
 
 Argument (JSON object), `op` is one of
 
-* `take`     {op, run, operator, machine, pid, boot, ttl_s, dead: HOLDER|null}. Takes the lock, or goes on holding it (the same run again: after its
-  death, or to renew). Answer: {taken: true, path, until, broke: HOLDER|null} or {taken: false, path, holder: HOLDER, why}.
+* `take`     {op, run, operator, machine, pid, boot, ttl_s, dead: HOLDER|null}. Takes the lock, or goes on holding it (the
+  same run again: after its death, or to renew). Answer: {taken: true, path, until, broke: HOLDER|null} or
+  {taken: false, path, holder: HOLDER, why}.
 * `release`  {op, run}. Gives it back if that run holds it. Answer: {released: bool}.
 * `read`     {op}. Answer: {holder: HOLDER|null, path}.
 
