@@ -42,6 +42,8 @@ def _argument_lines(call: Call) -> list[str]:
             lines += [f"    {_clip(word(each))}" for each in stage]
         args = {k: v for k, v in args.items() if k in ("stdin", "env", "cwd", "log") and v not in (None, {}, "")}
     for key, value in args.items():
+        if value is None:  # not given: nothing to read
+            continue
         shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
         several = shown.splitlines() if key in ("content", "stdin") else [shown]
         lines += [f"  {visible(key)}: {_clip(visible(several[0] if several else ''))}"]
