@@ -14,6 +14,8 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 from mcp_server.desk import Desk, body_of, text_of
 
+from opsagent.cli import cli
+
 WRITE = {"path": "/tmp/note.txt", "content": "written by an assistant\n"}
 
 
@@ -65,8 +67,6 @@ def test_a_write_is_refused_then_approved_in_another_process_and_runs_exactly_on
 
 
 def test_a_refusal_holds_and_a_stop_ends_the_session(desk: Desk) -> None:
-    from opsagent.cli import cli
-
     def answer(*words: str) -> None:
         assert cli.main(["approve", *words], standalone_mode=False) == 0
 
@@ -107,8 +107,6 @@ def test_a_hash_in_the_approve_file_allows_exactly_one_call(desk: Desk) -> None:
 
 
 def test_what_the_host_looks_like_now_decides_not_what_was_approved(desk: Desk) -> None:
-    from opsagent.cli import cli
-
     async def talk(client: Client) -> None:
         args = {"path": "/tmp/changing.txt", "content": "new"}
         wanted = body_of(await client.call_tool("write_file", args))["approval"]
@@ -133,8 +131,6 @@ def test_with_approvals_off_a_write_is_denied(desk: Desk) -> None:
 
 
 def test_a_runbook_starts_only_after_approval_and_is_a_run_of_its_own(desk: Desk) -> None:
-    from opsagent.cli import cli
-
     async def talk(client: Client) -> Any:
         looked = await client.call_tool(
             "run_runbook", {"runbook": "diagnose", "hosts": {"target": "gpu3"}, "dry_run": True}
@@ -197,9 +193,7 @@ def test_a_cancelled_call_ends_and_the_session_goes_on(desk: Desk) -> None:
 def test_a_killed_server_leaves_a_journal_that_verifies_and_a_session_that_goes_on(desk: Desk) -> None:
     async def start(client: Client) -> None:
         wanted = body_of(await client.call_tool("write_file", WRITE))["approval"]
-        assert (
-            await asyncio.to_thread(desk.opsagent, "approve", wanted["run"], wanted["call"], "--yes")
-        ).returncode == 0
+        assert cli.main(["approve", wanted["run"], wanted["call"], "--yes"], standalone_mode=False) == 0
         slow = asyncio.create_task(client.call_tool("tail_log", {"path": "/tmp/starting.log", "follow_s": 100000.0}))
         folder = desk.run_folder()
         while not slow.done() and not any(e["type"] == "call.started" for e in desk.events(folder)):
@@ -225,8 +219,6 @@ def test_a_killed_server_leaves_a_journal_that_verifies_and_a_session_that_goes_
 def test_an_approved_call_is_made_with_the_secret_that_the_journal_does_not_keep(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from opsagent.cli import cli
-
     canary = "cAnArY-0f1e2d3c4b5a6978"
     monkeypatch.setenv("DEPLOY_TOKEN", canary)
     args = {"path": "/tmp/server.conf", "content": f"key = {canary}\n"}
@@ -240,3 +232,54 @@ def test_an_approved_call_is_made_with_the_secret_that_the_journal_does_not_keep
     desk.talk_here(talk)
     assert desk.file("/tmp/server.conf") == args["content"]
     assert canary not in desk.everything()
+
+
+LAUNCH = {
+    "model": "/srv/models/Qwen3.6-27B", "python": "/opt/sglang-0.5.11/bin/python", "preflight": False, "port": 30017,
+    "flags": ["--tp", "2", "--context-length", "32768", "--max-running-requests", "4"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("when", [pytest.param("call.started", marks=pytest.mark.soak), "the unit runs"])
+def test_a_server_killed_in_the_middle_of_a_launch_launches_exactly_once(desk: Desk, when: str) -> None:
+    """Before or after the unit exists: the next session finds it, or starts it under the approval that was given."""
+
+    def ready() -> bool:
+        if when == "call.started":
+            return any(e["type"] == "call.started" for e in desk.events())
+        with desk.lab.world.lock:
+            return any(
+                unit.startswith(f"opsagent-{desk.run_folder().name}") for unit in desk.lab.world.hosts[desk.host].units
+            )
+
+    async def start(client: Client) -> None:
+        wanted = body_of(await client.call_tool("launch_sglang", LAUNCH))["approval"]
+        assert cli.main(["approve", wanted["run"], wanted["call"], "--yes"], standalone_mode=False) == 0
+        slow = asyncio.create_task(client.call_tool("launch_sglang", LAUNCH))
+        while not slow.done() and not ready():
+            await asyncio.sleep(0.01)
+        os.kill(json.loads((desk.run_folder() / "lock").read_text())["pid"], signal.SIGKILL)
+        with pytest.raises(MCPError):
+            await slow
+
+    async def go_on(client: Client) -> tuple[Any, Any]:
+        log = await client.call_tool("inspect_host", {})
+        return log, await client.call_tool("launch_sglang", LAUNCH)
+
+    def launches() -> int:
+        return int(desk.lab.world.hosts[desk.host].counters.get("launches", 0))
+
+    before = launches()
+    desk.talk(start)
+    folder = desk.run_folder()
+    assert desk.intact(folder)
+    looked, done = desk.talk_here(go_on, resume=folder.name)
+    assert not looked.is_error
+    if when == "call.started":
+        assert not done.is_error, text_of(done)  # made now, under the approval that was given
+    else:
+        assert body_of(done)["approval"]["call"] != "c1"  # it runs already: this would be a second one
+        assert kinds(desk.events(folder), "c1")[-1] == "call.finished"
+    assert launches() == before + 1
+    assert desk.intact(folder)
+    assert cli.main(["stop", folder.name], standalone_mode=False) == 0

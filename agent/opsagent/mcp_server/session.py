@@ -29,6 +29,7 @@ from opsagent.journal.state import CallState
 from opsagent.mcp_server.book import STEP, is_session
 from opsagent.mcp_server.books import RUN_RUNBOOK, RunbookStarter, RunRunbookArgs
 from opsagent.mcp_server.gate import SessionGate
+from opsagent.mcp_server.leftover import settle_all, settle_reads
 from opsagent.mcp_server.own import READING
 from opsagent.progress import Progress
 from opsagent.protocols import ToolCall
@@ -107,7 +108,8 @@ class McpSession:
         """Make one call. Raises OpsError; ApprovalNeeded when a person has to approve it first."""
         with self._turn, self._held(watcher or Silent(), stopped) as run:
             try:
-                _settle_open(run, reading=name in READERS or name in READING)
+                if name not in READERS and name not in READING:  # whatever is open, an assistant may look at the host
+                    settle_all(run)
                 return _make(run, ToolCall("mcp", name, dict(arguments)))
             except NeedApproval as wait:
                 raise ApprovalNeeded(run.id, run.journal.state.calls[wait.call_id]) from wait
@@ -115,15 +117,9 @@ class McpSession:
                 raise _as_error(stop, run) from stop
 
     def open(self) -> None:
-        """Begin, or go on with the earlier session. Calls whose outcome is unknown are settled first.
-
-        Raises OpsError (exit 7) when only a person can say what happened.
-        """
+        """Begin, or go on with the earlier session. What it left open is settled before the first call that needs it."""
         with self._turn, self._held(Silent(), lambda: False) as run:
-            try:
-                _settle_open(run, reading=False)
-            except StopRun as stop:
-                raise _as_error(stop, run) from stop
+            settle_reads(run)
 
     # --- the journal, held for one call --------------------------------------------------------------------------
 
@@ -204,8 +200,7 @@ class McpSession:
             session, self._over = self._session, True
             if session is not None:
                 self._take(session)
-                with contextlib.suppress(OpsError, StopRun):
-                    _settle_reads(session.run)
+                settle_reads(session.run)
                 _finish(session)
         finally:
             self._turn.release()
@@ -232,39 +227,6 @@ def _as_error(stop: StopRun, run: Run) -> OpsError:
     return error
 
 
-def _settle_open(run: Run, *, reading: bool) -> None:
-    """Calls that a cancellation or the death of a server left open are settled before anything else is done.
-
-    Nobody waits any more for what a read would have said. With `reading`, what only a person can settle may stay open:
-    an assistant may look at the host. Raises StopRun otherwise.
-    """
-    for known in [known for known in run.journal.state.calls.values() if known.open]:
-        tool = run.tools.get(known.call.tool)
-        try:
-            if tool is None or tool.recovery != "read_only":
-                resumed(run, known)
-                continue
-        except StopRun:
-            if not reading:
-                raise
-            continue
-        _forget(run, known)
-
-
-def _settle_reads(run: Run) -> None:
-    for known in [known for known in run.journal.state.calls.values() if known.open]:
-        tool = run.tools.get(known.call.tool)
-        if tool is not None and tool.recovery == "read_only":
-            _forget(run, known)
-
-
-def _forget(run: Run, known: CallState) -> None:
-    """A read whose result nobody will hear: on the host nothing had happened."""
-    if known.status == "started":
-        run.emit("call.unknown", call=known.call.id, what="the server ended while the call was under way")
-    run.emit("call.reconciled", call=known.call.id, happened="no")
-
-
 def _not_ended(run: Run) -> None:
     for known in run.journal.state.calls.values():
         if known.decision.get("answer") == "stop":
@@ -288,7 +250,9 @@ def _earlier(run: Run, ready: Prepared) -> CallState | None:
     for known in reversed(list(run.journal.state.calls.values())):
         if (known.call.tool, known.call.host, known.call.args) == (ready.call.tool, ready.call.host, args):
             by_person = known.decision.get("by") not in (None, *AUTOMATIC)
-            live = known.status in ("waiting", "approved", "changed") or (known.status == "refused" and by_person)
+            live = known.status in ("waiting", "approved", "changed") or (
+                known.status in ("refused", "undone") and by_person  # undone: it was approved, and did not happen
+            )
             return known if live else None
     return None
 
@@ -309,7 +273,7 @@ def _again(run: Run, ready: Prepared, known: CallState) -> Outcome:
         outcome = resumed(run, known)
         assert outcome is not None
         return outcome
-    if known.status == "approved":
+    if known.status in ("approved", "undone"):
         return approved_meanwhile(run, same, known)
     verdict = run.gate.judge(call)
     gate = run.gate
