@@ -5,6 +5,7 @@ Plain lines: one for each step, call, approval and remedy, for log files, pipes 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -52,10 +53,11 @@ def headline(wish: Wish, event: Event) -> str:
     return clipped(" · ".join(part for part in parts if part), 300)
 
 
-def ended(data: dict[str, Any], state: RunState | None, mode: str = "") -> list[str]:
+def ended(data: dict[str, Any], state: RunState | None, mode: str = "", said: Sequence[str] = ()) -> list[str]:
     """Why a run ended before its end and how it goes on, from the data of run.finished; [] when it is verified.
 
-    `mode` is that of run.resumed: a run whose server was stopped, or that was rolled back, does not go on.
+    `mode` is that of run.resumed: a run whose server was stopped, or that was rolled back, does not go on. What was
+    `said` just before is not said again.
     """
     if mode in ("stop", "rollback"):
         return []
@@ -65,7 +67,8 @@ def ended(data: dict[str, Any], state: RunState | None, mode: str = "") -> list[
     if status == "interrupted":
         return [f"interrupted; go on with: opsagent resume {run}"]
     why = (data.get("failed") or {}).get("text") if isinstance(data.get("failed"), dict) else ""
-    lines = [f"{status}: {clipped(why)}" if why else status]
+    told = bool(why) and any(str(why).partition(" (")[0] in line for line in said)
+    lines = [f"{status}: {clipped(why)}" if why and not told else status]
     if status == "waiting-approval":
         call = state.waiting[-1].call.id if state is not None and state.waiting else "CALL"
         lines.append(f"opsagent approve {run} {call}   then: opsagent resume {run}")

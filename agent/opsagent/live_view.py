@@ -108,9 +108,8 @@ class LiveView:
         self.print([row for line in lines for row in stays(line, self.width)])
         if over:
             state = self._run.journal.state if self._run is not None else None
-            self.print(
-                [row for text in ended(event.data, state, self._mode) for row in stays(Line(text, "ask"), self.width)]
-            )
+            texts = ended(event.data, state, self._mode, [line.text for line in lines])
+            self.print([row for text in texts for row in stays(Line(text, "ask"), self.width)])
         elif not asked and not self._scene.asking:
             self._go_on()
 

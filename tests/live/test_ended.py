@@ -34,3 +34,9 @@ def test_it_says_why_and_what_to_type_next(status: str, mode: str, said: list[st
     assert bool(lines) == bool(said)
     assert all(any(words in line for line in lines) for words in said)
     assert "resume" in " ".join(said) or not any("resume" in line for line in lines)
+
+
+def test_what_was_said_just_before_is_not_said_again() -> None:
+    data = {"status": "transient", "failed": {"text": "no route (try again later)"}}
+    assert any("no route" in line for line in ended(data, state()))
+    assert not any("no route" in line for line in ended(data, state(), "", ["error: no route (gpu1)"]))
