@@ -52,6 +52,7 @@ def open_page(browser: Browser) -> Iterator[Open]:
             java_script_enabled=scripts,
         )
         contexts.append(context)
+        context.set_default_timeout(120_000)  # a busy machine is no fault of the page
         opened = Opened(context.new_page())
         opened.page.emulate_media(media=media)
         opened.page.on("request", lambda request: opened.requests.append(request.url))
