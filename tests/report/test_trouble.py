@@ -14,11 +14,12 @@ from opsagent.call import Call
 from opsagent.journal.state import CallState, RunState
 from opsagent.protocols import Event
 from opsagent.report.build import Evidence
-from opsagent.report.html import MEANING
+from opsagent.report.html import MEANING, render
 from opsagent.report.incidents import incidents
 from opsagent.report.model import STATUS_BY_CODE, StatusReport
 from opsagent.report.trouble import trouble
 from opsagent_tools.errors import PolicyDenied
+from opsagent_tools.sglang.diagnosis import CAUSES
 
 FAILS_AND_IS_TAKEN_BACK = """
     ## Raise {#raise}
@@ -108,3 +109,12 @@ def test_a_run_that_is_refused_says_so(tmp_path: Path) -> None:
     assert report.status == "denied", PolicyDenied.__name__
     assert problem is not None
     assert problem.takes
+
+
+def test_what_helps_is_said_while_a_cause_is_not_resolved() -> None:
+    report = hostile("x")
+    open_one = report.incidents[0].model_copy(update={"cause": "degenerate-output", "resolved": False})
+    closed = open_one.model_copy(update={"resolved": True})
+    helps = CAUSES["degenerate-output"].fix
+    assert helps in render(report.model_copy(update={"incidents": [open_one]}), [])
+    assert helps not in render(report.model_copy(update={"incidents": [closed]}), [])

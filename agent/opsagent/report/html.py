@@ -16,6 +16,7 @@ from opsagent.report.html_evidence import excerpts
 from opsagent.report.model import StatusReport
 from opsagent.report.trouble import trouble
 from opsagent.report.words import readable
+from opsagent_tools.sglang.diagnosis import CAUSES
 
 MEANING: dict[str, tuple[str, str]] = {
     "verified": ("good", "The goal is reached and every check of the runbook passed."),
@@ -65,6 +66,7 @@ def render(report: StatusReport, events: Sequence[Event], *, viewer: str = "") -
         compared=_compared(report, known),
         checks=_checks(report, known),
         change=changes,
+        known_cause=CAUSES.get,
         changes=_changes(report, known),
         loads=words.loads_text(report.weight_loads).capitalize(),
         proof=lambda evidence: proof(evidence, known),
@@ -85,7 +87,7 @@ def contents(report: StatusReport, evidence: bool) -> list[tuple[str, str]]:
         ("limits", "Limits", bool(report.limits)),
         ("open", "Open questions", bool(report.open)),
         ("why", "Why these limits", bool(report.why or report.budget)),
-        ("options", "If you want something else", bool(report.frontier)),
+        ("options", "If you want something else", len(report.frontier) > 1),
         ("notice", "What you will notice", bool(report.behaviours)),
         ("compared", "Predicted against logged", bool(report.limits or report.predicted_logged)),
         ("checked", "Checked", bool(report.verification)),

@@ -106,7 +106,9 @@ def _first(rows: Sequence[dict[str, Any]], at: str) -> dict[str, Any]:
 
 
 def frontier(seen: Evidence, limits: Sequence[Limit], options: Sequence[TradeOff]) -> list[FrontierPoint]:
-    """The flags as asked, the limits that hold now, and the trade-offs in their order."""
+    """The flags as asked, the limits that hold now, and the trade-offs in their order; nothing when there is no choice."""
+    if not limits and not options:
+        return []
     call = seen.last("estimate_vram")
     plan = (call.result or {}) if call is not None else {}
     proof = [call.events["call.finished"]] if call is not None and "call.finished" in call.events else []
