@@ -7,7 +7,8 @@ the model. A lost link is an unknown outcome, settled by the tool's recovery cla
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -19,8 +20,16 @@ from opsagent.protocols import ToolCall
 from opsagent.run import Run
 from opsagent.runbook import expr
 from opsagent.signals import NeedApproval, StopRun
-from opsagent_tools.errors import ExitCode, HostError, InputError, OpsError, OutcomeUnknown, PolicyDenied, suggest
-from opsagent_tools.host_lock import HostLocked
+from opsagent_tools.errors import (
+    ExitCode,
+    HostError,
+    HostUnreachable,
+    InputError,
+    OpsError,
+    OutcomeUnknown,
+    PolicyDenied,
+    suggest,
+)
 from opsagent_tools.tool import Context, Progress, Result, Tool
 
 RERUNS = 2
@@ -114,6 +123,15 @@ def _short(error: ValidationError) -> str:
     return "; ".join(found[:4]) + ("; …" if len(found) > 4 else "")
 
 
+@contextmanager
+def looking() -> Iterator[None]:
+    """While we only look at a host, a lost link leaves nothing unknown: the call itself was not made."""
+    try:
+        yield
+    except OutcomeUnknown as error:
+        raise HostUnreachable(error.what, where=error.where, hint=error.hint) from error
+
+
 def execute(run: Run, ready: Prepared) -> Outcome:
     """Judge, approve, journal and run a prepared call.
 
@@ -123,7 +141,8 @@ def execute(run: Run, ready: Prepared) -> Outcome:
     """
     call = ready.call
     try:
-        verdict = run.gate.judge(call)
+        with looking():
+            verdict = run.gate.judge(call)
     except OpsError as error:
         _intent(run, ready, None)
         return _failed(run, call, error)
@@ -143,7 +162,8 @@ def admit_and_perform(run: Run, ready: Prepared, verdict: Verdict) -> Outcome:
             _unbind(run, ready)
             return _refusal(run, decision.by, decision.reason)
         if verdict.tier != "R0":
-            run.gate.recheck(call, verdict)
+            with looking():
+                run.gate.recheck(call, verdict)
     except PolicyDenied as error:
         return denied(run, ready, error)
     return perform(run, ready)
@@ -221,12 +241,8 @@ def perform(run: Run, ready: Prepared) -> Outcome:
         run.budget.call()
     writes = _tier(run, call) != "R0"
     if writes:
-        try:
+        with looking():  # what was approved stays approved: resume uses it
             run.lock(call.role)
-        except HostLocked:
-            raise
-        except OpsError as error:
-            return _failed(run, call, error)
         run.picture(call.role, "before")
         if run.watch is not None:
             run.watch.begin(run, call.role)

@@ -13,6 +13,7 @@ from opsagent.execute import (
     denied,
     ended_by_operator,
     finished,
+    looking,
     perform,
     reconcile,
     refused,
@@ -63,7 +64,9 @@ def resumed(run: Run, known: CallState) -> Outcome | None:
     if known.open:
         return _settle(run, ready, known)
     if known.status == "waiting":
-        return admit_and_perform(run, ready, run.gate.judge(ready.call))
+        with looking():
+            verdict = run.gate.judge(ready.call)
+        return admit_and_perform(run, ready, verdict)
     if known.status == "approved" and known.decision.get("by") not in AUTOMATIC:
         return approved_meanwhile(run, ready, known)
     return None
@@ -71,13 +74,15 @@ def resumed(run: Run, known: CallState) -> Outcome | None:
 
 def approved_meanwhile(run: Run, ready: Prepared, known: CallState) -> Outcome:
     """Make a call that a person approved, if the approval still holds and is for what would happen now."""
-    verdict = run.gate.judge(ready.call)
+    with looking():
+        verdict = run.gate.judge(ready.call)
     if expired(known.decision, datetime.now(UTC)):
         return refused(run, ready, "the approval has expired", by="policy")
     if binding(run, ready.call, verdict) != known.decision.get("binding"):
         return refused(run, ready, "what was approved is no longer what would happen", by="policy")
     try:
-        run.gate.recheck(ready.call, verdict)
+        with looking():
+            run.gate.recheck(ready.call, verdict)
     except PolicyDenied as error:
         return denied(run, ready, error)
     return perform(run, ready)

@@ -177,8 +177,16 @@ class ReplayGate:
     mode: str
     matches: Matches
 
+    def _as_the_host(self) -> None:
+        """Raise the error with which the recorded process ended here: its host was away, or locked by another run."""
+        coming = self.journal.upcoming
+        if coming is not None and coming.type == "error":
+            raise self.recording.gave_out(coming)
+
     def judge(self, call: Call) -> Verdict:
         known = self.journal.state.calls.get(call.id)
+        if known is not None:
+            self._as_the_host()
         told = known.verdict if known is not None else self._intent(call).data.get("verdict")
         if told is None:
             events = self.recording.by_call.get(self._recorded(call), [])
@@ -222,6 +230,7 @@ class ReplayGate:
         )  # fmt: skip
 
     def recheck(self, call: Call, verdict: Verdict) -> None:
+        self._as_the_host()
         coming = self.journal.upcoming
         if coming is not None and coming.type == "approval.decided" and coming.data.get("call") == call.id:
             raise PolicyDenied(str(coming.data.get("reason", "")))

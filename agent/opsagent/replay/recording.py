@@ -115,10 +115,10 @@ class Recording:
                 yield request, reply_of(event)
                 request = None
             elif event.type in ("error", "run.finished") and request is not None:
-                yield request, self._gave_out(event)
+                yield request, self.gave_out(event)
                 request = None
 
-    def _gave_out(self, event: Event) -> OpsError:
+    def gave_out(self, event: Event) -> OpsError:
         """The error with which a request ended."""
         finished = next((e for e in self.events[event.seq - 1 :] if e.type == "run.finished"), event)
         error = OpsError(str(event.data.get("what", "the model gave out")), hint=str(event.data.get("hint") or ""))
