@@ -59,6 +59,8 @@ def test_a_write_is_refused_then_approved_in_another_process_and_runs_exactly_on
         assert kinds(events, call) == [
             "call.intent", "approval.requested", "approval.decided", "call.started", "call.finished"
         ]  # fmt: skip
+        locks = [e["type"] for e in events if e["type"].startswith("host.")]
+        assert locks == ["host.locked", "host.released"]  # held for the call only: an assistant may be idle for hours
         assert [e["data"]["call"] for e in events if e["type"] == "call.started"] == [call]
 
     desk.talk(talk)

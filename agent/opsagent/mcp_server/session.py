@@ -138,6 +138,9 @@ class McpSession:
             _not_ended(run)
             yield run
         finally:
+            with contextlib.suppress(OpsError):
+                if run.locks is not None and not run.journal.state.unsettled:
+                    run.locks.release(run)  # an assistant may be idle for hours: others can write meanwhile
             run.watcher = inner
             self._session.journal.close()
 
