@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
 from opsagent.call import Call
-from opsagent.live_scene import brief, clipped
+from opsagent.live_work import brief, words
 from opsagent.protocols import Event
 from opsagent_tools.tool import Progress
 
@@ -50,7 +50,7 @@ def headline(wish: Wish, event: Event) -> str:
         "dry run" if wish.dry else "",
         MODES.get(str(event.data.get("mode")), "goes on") if event.type == "run.resumed" else "",
     ]
-    return clipped(" · ".join(part for part in parts if part), 300)
+    return words(" · ".join(part for part in parts if part), 300)
 
 
 def ended(data: dict[str, Any], state: RunState | None, mode: str = "", said: Sequence[str] = ()) -> list[str]:
@@ -68,7 +68,7 @@ def ended(data: dict[str, Any], state: RunState | None, mode: str = "", said: Se
         return [f"interrupted; go on with: opsagent resume {run}"]
     why = (data.get("failed") or {}).get("text") if isinstance(data.get("failed"), dict) else ""
     told = bool(why) and any(str(why).partition(" (")[0] in line for line in said)
-    lines = [f"{status}: {clipped(why)}" if why and not told else status]
+    lines = [f"{status}: {words(why)}" if why and not told else status]
     if status == "waiting-approval":
         call = state.waiting[-1].call.id if state is not None and state.waiting else "CALL"
         lines.append(f"opsagent approve {run} {call}   then: opsagent resume {run}")
@@ -110,7 +110,7 @@ class PlainLines:
             self.say(f"      {call.tool}: {text}")
 
     def say(self, text: str) -> None:
-        self.out.write(clipped(text, LINE, indent=True) + "\n")
+        self.out.write(" " * (len(text) - len(text.lstrip(" "))) + words(text, LINE) + "\n")
         self.out.flush()
 
     def _run_started(self, data: dict[str, Any]) -> None:

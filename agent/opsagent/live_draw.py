@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
-from opsagent.live_scene import Line, Scene, Work
+from opsagent.live_scene import Line, Scene
+from opsagent.live_work import FOLLOWS, Work
 
 STYLES = {"step": "bold", "good": "green", "bad": "red", "ask": "yellow", "dim": "dim", "": ""}
 NAME = 14
@@ -19,8 +20,6 @@ NARROW = 60
 DEEP = 5
 ROWS = 4
 """Rows of one detail. Everything whole is in the journal (`opsagent show`)."""
-FOLLOWS = ("launch_sglang", "tail_log")
-"""Tools that follow a server's log: its line has a row of its own."""
 STALL_S = 20.0
 """Without a byte for so long, it is said."""
 

@@ -7,28 +7,19 @@ finished and can be printed for good. Times are seconds of the run's clock (a si
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from opsagent.call import Call
-from opsagent.fence import neutral
+from opsagent.live_work import Work, words
 from opsagent.protocols import Event
 from opsagent.transcript import Style, Transcript
 from opsagent_tools.tool import Progress
 
-MOST = 600
-"""Characters of one text of others that are looked at; a line of a megabyte costs no more than that."""
-WINDOW_S = 60.0
-"""A rate is that of the last minute: a stall shows, and one slow block does not."""
 INCIDENTAL = frozenset({"ssh_exec", "run_job", "write_file", "write_sysfs", "reboot_host", "read_config", "tail_log"})
 """Tools whose word is the outcome of a step only when no other tool has one."""
 SAYS_NOTHING = re.compile(r"^(?:exit \d+|nothing of note|\S+ ended with exit 0|done)$")
-STAMP = re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? ?([^\]]*)\]\s*")
-"""SGLang begins its log lines with `[date time rank] `."""
-OWN_RATE = re.compile(r", \d+ [KMG]iB/s$")
-"""The rate since the beginning, which a tool may say; ours is that of the last minute."""
 
 State = Literal["ahead", "running", "done", "again", "failed"]
 MARKS: dict[State, tuple[str, Style]] = {
@@ -38,17 +29,9 @@ Expect = Callable[[str, str], float | None]
 """(host, tool) → seconds that such a call took there before; None: not known."""
 
 
-def clipped(text: object, most: int = MOST, *, indent: bool = False) -> str:
-    """Text of others on one line, inert, and not longer than `most` characters. `indent` keeps its leading blanks."""
-    raw = str(text)
-    flat = " ".join(neutral(raw[: 2 * most]).split())
-    flat = " " * (len(raw) - len(raw.lstrip(" "))) + flat if indent else flat
-    return flat if len(flat) <= most and len(raw) <= 2 * most else flat[:most] + "…"
-
-
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line that stays: how deep it stands, its mark and name (of a step), and what it says."""
+    """One line that stays: what it says; of a step also its mark, its name and how long it took."""
 
     text: str
     style: Style = ""
@@ -92,50 +75,11 @@ class StepView:
     def outcome(self) -> str:
         """One line: what the calls found, by host when there were several; without a word of theirs, the title."""
         top = max((main for main, _text in self.said.values()), default=False)
-        words = {host: text for host, (main, text) in self.said.items() if main == top}
-        found = {host: text for host, text in words.items() if not SAYS_NOTHING.match(text)}
-        if len(words) == 1 and found:
+        heard = {host: text for host, (main, text) in self.said.items() if main == top}
+        found = {host: text for host, text in heard.items() if not SAYS_NOTHING.match(text)}
+        if len(heard) == 1 and found:
             return next(iter(found.values()))
         return " · ".join(f"{host}: {text.split(';')[0]}" for host, text in found.items()) or self.title
-
-
-@dataclass(slots=True)
-class Work:
-    """The call that is being made."""
-
-    id: str
-    tool: str
-    host: str
-    tier: str
-    brief: str
-    began: float
-    expected_s: float | None = None
-    text: str = ""
-    label: str = ""
-    """The first of the tool's words, which names the phase."""
-    label_began: float = 0.0
-    done: float | None = None
-    total: float | None = None
-    unit: str = ""
-    label_expected_s: float | None = None
-    what: str = ""
-    """The call in two or three words: its program, or the tool, and the host."""
-    samples: deque[tuple[float, float]] = field(default_factory=deque)
-    """(time, done) of the last minute, and of the last time that it grew."""
-    grew: float = 0.0
-
-    def rate(self, now: float) -> float | None:
-        """Units a second over the window; None while it cannot be said."""
-        if len(self.samples) < 2:
-            return None
-        (first, least), (_last, most) = self.samples[0], self.samples[-1]
-        return max(0.0, most - least) / (now - first) if now - first >= 1.0 else None
-
-    def left_s(self, now: float) -> float | None:
-        rate = self.rate(now)
-        if not rate or self.done is None or self.total is None:
-            return None
-        return max(0.0, self.total - self.done) / rate
 
 
 @dataclass
@@ -195,9 +139,9 @@ class Scene:
                 call = self._calls.get(str(event.data["call"]))
                 self._note(Line(f"{call.tool if call else 'a call'} was under way: resume looks how it went", "ask"))
             elif line.style == "bad" and event.type != "run.finished":
-                self._note(Line(clipped(line.text), "bad"))
+                self._note(Line(words(line.text), "bad"))
             elif event.type in ("call.reconciled", "model.response"):
-                self._note(Line(clipped(line.text, 300), "dim" if line.style == "" else line.style))
+                self._note(Line(words(line.text, 300), "dim" if line.style == "" else line.style))
 
     def _note(self, line: Line) -> None:
         if self.step is None or self.step.state != "running":
@@ -211,7 +155,7 @@ class Scene:
             self._leave("again", now)
         self.step = next((each for each in self.steps if each.id == data["step"]), None)
         if self.step is None:
-            self.step = StepView(str(data["step"]), clipped(data.get("title", "")))
+            self.step = StepView(str(data["step"]), words(data.get("title", "")))
             self.steps.append(self.step)
         behind = self.steps.index(self.step)
         for each in self.steps[behind:]:
@@ -239,9 +183,7 @@ class Scene:
         self._calls[data["call"]["id"]] = self._work(data["call"], tier, now)
 
     def _work(self, call: Mapping[str, Any], tier: str, now: float) -> Work:
-        known = self.expect(call["host"], call["tool"])
-        return Work(call["id"], clipped(call["tool"], 40), clipped(call["host"], 60), tier, brief(call), now, known,
-                    what=_what(call), label_began=now, grew=now)  # fmt: skip
+        return Work.of(call, tier, now, self.expect(call["host"], call["tool"]))
 
     def _on_approval_requested(self, data: Mapping[str, Any], _now: float) -> None:
         self.asking = True
@@ -251,8 +193,8 @@ class Scene:
         call = self._calls.get(str(data["call"]))
         if call is None or (data["answer"] == "approve" and data["by"] in ("policy", "runbook")):
             return
-        who = f"the {data['by']}" if data["by"] in ("scenario", "operator") else clipped(data["by"], 60)
-        why = f": {clipped(data['reason'], 200)}" if data.get("reason") else ""
+        who = f"the {data['by']}" if data["by"] in ("scenario", "operator") else words(data["by"], 60)
+        why = f": {words(data['reason'], 200)}" if data.get("reason") else ""
         running = self.step is not None and self.step.state == "running"
         if data["answer"] == "approve" and self.step is not None and running:
             self.step.allowed.setdefault(who, []).append(f"{call.tier} {call.what}")
@@ -265,12 +207,12 @@ class Scene:
     def _on_call_started(self, data: Mapping[str, Any], now: float) -> None:
         self.work = self._calls.get(str(data["call"]))
         if self.work is not None:
-            self.work.began = self.work.label_began = self.work.grew = now
+            self.work.start(now)
 
     def _on_call_finished(self, data: Mapping[str, Any], _now: float) -> None:
         call, self.work = self._calls.pop(str(data["call"]), None), None
         result = data.get("result") or {}
-        text = clipped(result.get("summary") or "")
+        text = words(result.get("summary") or "")
         if call is None or not data.get("ok", True) or not text:
             return
         if result.get("cause") and self.step is not None:
@@ -289,7 +231,7 @@ class Scene:
         self.work = None
 
     def _on_model_request(self, data: Mapping[str, Any], now: float) -> None:
-        self.thinking = (clipped(data.get("model", ""), 60), now)
+        self.thinking = (words(data.get("model", ""), 60), now)
 
     def _on_model_response(self, _data: Mapping[str, Any], _now: float) -> None:
         self.thinking = None
@@ -297,13 +239,11 @@ class Scene:
     def _on_remedy_applied(self, data: Mapping[str, Any], _now: float) -> None:
         self.work = None
         change = " ".join(f"{name} {value}" for name, value in (data.get("change") or {}).items())
-        cause = clipped(data.get("cause", ""), 60)
+        cause = words(data.get("cause", ""), 60)
         if data.get("refused"):
             self._note(Line(f"the remedy for {cause} was refused", "ask"))
         elif self.step is not None:
-            self.step.turn = (
-                f"{cause} → {clipped(change, 200) or 'remedy'}; again from {clipped(data.get('next', ''), 40)}"
-            )
+            self.step.turn = f"{cause} → {words(change, 200) or 'remedy'}; again from {words(data.get('next', ''), 40)}"
 
     def _on_run_finished(self, data: Mapping[str, Any], now: float) -> None:
         if self.step is not None and self.step.state == "running":
@@ -319,41 +259,4 @@ class Scene:
         """What the tool at work says of itself. A call that resume settles was announced to another process."""
         if self.work is None or self.work.id != call.id:
             self.work = self._calls.setdefault(call.id, self._work(call.model_dump(), "?", now))
-        work = self.work
-        text = clipped(told.text, 300)
-        _phase, _, rest = text.partition(": ")
-        label = text.split(" ")[0]
-        bounded = told.done is not None and bool(told.total) and told.unit != "s"
-        same = (told.total, told.unit) == (work.total, work.unit) if bounded else label == work.label and not work.total
-        again = bool(work.samples) and told.done is not None and told.done < work.samples[-1][1]
-        if not same or again:
-            work.label_began = work.grew = now
-            work.samples.clear()
-        work.label = label
-        work.text = rest if work.tool == "run_job" else OWN_RATE.sub("", text)
-        work.done, work.total, work.unit = (told.done, told.total, told.unit) if bounded else (None, None, "")
-        work.label_expected_s = told.expected_s
-        if bounded and told.done is not None:
-            work.grew = now if not work.samples or told.done > work.samples[-1][1] else work.grew
-            work.samples.append((now, told.done))
-            while len(work.samples) > 2 and now - work.samples[0][0] > WINDOW_S:
-                work.samples.popleft()
-        if work.tool in ("launch_sglang", "tail_log") and rest not in ("", "no output yet") and label != "preflight:":
-            self.log_line = STAMP.sub(lambda found: f"[{found[1]}] " if found[1] else "", rest)
-
-
-def brief(call: Mapping[str, Any]) -> str:
-    """The argument that says most, on one line."""
-    args = call["args"]
-    for key in ("argv", "path", "question", "unit", "repo", "venv"):
-        if args.get(key):
-            value = args[key]
-            return clipped(" ".join(str(word) for word in value) if isinstance(value, list) else value, 160)
-    flags = args.get("flags")
-    return clipped(" ".join(str(word) for word in flags) if isinstance(flags, list) else flags or "", 160)
-
-
-def _what(call: Mapping[str, Any]) -> str:
-    argv = call["args"].get("argv") or [""]
-    name = str(argv[0]).rpartition("/")[2] if call["tool"] in ("ssh_exec", "run_job") else call["tool"]
-    return clipped(f"{name or call['tool']} on {call['host']}" if call["host"] else name, 80)
+        self.log_line = self.work.tell(told, now) or self.log_line

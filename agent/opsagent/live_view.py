@@ -24,7 +24,8 @@ from opsagent.budget import Budget
 from opsagent.call import Call
 from opsagent.live import PlainLines, ended, headline
 from opsagent.live_draw import Foot, Used, changing, heading, stays
-from opsagent.live_scene import Line, Scene, clipped
+from opsagent.live_scene import Line, Scene
+from opsagent.live_work import words
 from opsagent.protocols import Event
 from opsagent_tools.clock import Clock, FastClock
 from opsagent_tools.tool import Progress
@@ -253,7 +254,7 @@ class Above:
 
     def write(self, text: str) -> int:
         *lines, self._open = (self._open + text).split("\n")
-        self.view.print([row for line in lines for row in stays(Line(clipped(line)), self.view.width)])
+        self.view.print([row for line in lines for row in stays(Line(words(line)), self.view.width)])
         return len(text)
 
     def flush(self) -> None:

@@ -9,6 +9,7 @@ from rich.cells import cell_len
 
 from opsagent.live_draw import Foot, Used, changing, clock, heading, stays
 from opsagent.live_scene import Line
+from opsagent.live_work import words
 from opsagent_tools.tool import Progress
 
 FOOT = Foot("7f3a", (Used("", 761, 21600, time=True), Used("calls", 63, 200)), "opsagent resume 7f3a")
@@ -102,9 +103,7 @@ def test_whatever_is_told_the_region_fits_and_is_inert(text: str, width: int, he
 
 @given(TEXT, st.integers(20, 200), st.booleans())
 def test_what_stays_fits_in_width_and_in_a_few_rows(text: str, width: int, step: bool) -> None:
-    from opsagent.live_scene import clipped
-
-    line = Line(clipped(text), "bad", "✘" if step else "", "launch" if step else "", 3.0 if step else None)
+    line = Line(words(text), "bad", "✘" if step else "", "launch" if step else "", 3.0 if step else None)
     drawn = stays(line, width)
     assert 0 < len(drawn) <= 4
     for row in drawn:

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from live.events import Story
 
-from opsagent.live_scene import Scene, clipped
+from opsagent.live_scene import Scene
+from opsagent.live_work import words
 
 
 def test_a_step_that_is_left_is_one_line_with_what_was_found_and_how_long_it_took() -> None:
@@ -200,7 +201,7 @@ def test_any_order_of_events_gives_some_picture_and_prints_nothing_twice(
 
 @given(st.text() | st.text(alphabet="\u202e\u200b\x1b\x07 \n\ta", min_size=1).map(lambda text: text * 5000))
 def test_clipped_text_is_one_printable_line_of_bounded_length(text: str) -> None:
-    shown = clipped(text, 100)
+    shown = words(text, 100)
     assert len(shown) <= 101
     assert shown.isprintable()
 
