@@ -197,12 +197,15 @@ def _decided(t: Transcript, data: dict[str, Any]) -> Made:
 
 
 def _call_finished(_t: Transcript, data: dict[str, Any]) -> Made:
+    """A call that worked may have found a failure: then it has a cause, and is one of the things that went wrong."""
     result = data.get("result") or {}
-    said = result.get("summary") or result.get("cause") or ("done" if data.get("ok") else "failed")
+    cause, ok = str(result.get("cause") or ""), bool(data.get("ok"))
+    said = str(result.get("summary") or cause or ("done" if ok else "failed"))
+    found = f" · {cause}" if cause not in said else ""
     kept = len(data.get("output") or ())
     blobs = f", {kept} output{'s' if kept > 1 else ''} kept" if kept else ""
     took = f"{float(data.get('duration_s') or 0):.1f} s"
-    return 2, f"{'→' if data.get('ok') else '✘'} {said} ({took}{blobs})", "" if data.get("ok") else "bad"
+    return 2, f"{'→' if ok else '✘'} {said}{found} ({took}{blobs})", "bad" if cause or not ok else ""
 
 
 def _call_failed(_t: Transcript, data: dict[str, Any]) -> Made:

@@ -32,7 +32,13 @@ def ids(result: Result) -> list[str]:
 
 def test_selections() -> None:
     events = [json.loads(line) for line in (STORY / "events.jsonl").read_text().splitlines()]
-    red = [f"e{e['seq']}" for e in events if e["type"] == "step.check" and not e["data"]["ok"]]
+    red = [
+        f"e{e['seq']}"
+        for e in events
+        if (e["type"] == "step.check" and not e["data"]["ok"])
+        or (e["type"] == "call.finished" and e["data"]["result"].get("cause"))
+    ]
+    assert len(red) > 2
     assert ids(show(STORY, "--only", "problems")[1]) == red
     decided = [f"e{e['seq']}" for e in events if e["type"].startswith("approval.")]
     assert ids(show(STORY, "--only", "approvals")[1]) == decided
