@@ -65,6 +65,21 @@ class Observed:
         return lost
 
 
+def check(env: Mapping[str, str] | None = None) -> None:
+    """Raises InputError for tables of the configuration that cannot be: before a run exists."""
+    from opsagent.telemetry.settings import settings_of
+    from opsagent.webhook import webhook_of
+
+    env, found = os.environ if env is None else env, layers()
+    settings_of(found, env)
+    try:
+        webhook_of(found, env)
+    except InputError:
+        raise
+    except OpsError:
+        return  # it cannot be used now, which is said when the run begins
+
+
 def observed(run: Run, wish: Wish, env: Mapping[str, str] | None = None) -> Observed:
     """The run's watcher together with the observers that the configuration names.
 

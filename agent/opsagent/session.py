@@ -25,7 +25,7 @@ from opsagent.learning import learn
 from opsagent.learning import load as load_history
 from opsagent.locking import Locks
 from opsagent.loop import drive
-from opsagent.observing import Observed, observed
+from opsagent.observing import Observed, check, observed
 from opsagent.protocols import Model
 from opsagent.redact import Redactor
 from opsagent.report.build import build
@@ -101,6 +101,8 @@ def begin(wish: Wish, *, watcher: Watcher | None = None) -> Session:
     from opsagent.journal.runs import new_run
 
     params = bind(wish.runbook, wish.params, wish.places.params)
+    policy_of(wish.runbook, wish)
+    check()
     run_id, folder = new_run(wish.folder)
     if wish.places.lab is not None:
         wish.places.lab.state = folder / LAB_STATE  # so that a later process finds the same simulated hosts

@@ -14,6 +14,8 @@ from watching import LOOK, WRITE, make_home, notes, run
 
 from opsagent.autopilot import Autopilot
 from opsagent.call import Call, Decision
+from opsagent.cli import cli
+from opsagent.journal.runs import run_folders
 from opsagent.loop import drive
 from opsagent.notify import Notifier
 from opsagent.observing import Observed
@@ -73,6 +75,17 @@ def test_without_a_url_it_is_off_and_says_so(
     assert code == 0
     assert "HOOK_URL is not set" in capsys.readouterr().err
     assert len(notes(events)) == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["[notify]\nurl_en = 'X'\n", "[telemetry]\nendpiont = 'X'\n", "[gate]\nroot = ['/x']\n"]
+)
+def test_a_configuration_that_cannot_be_is_an_error_before_a_run_exists(home: Path, text: str) -> None:
+    (home / "config" / "opsagent" / "opsagent.toml").write_text(text)
+    (home / "look.md").write_text(LOOK)
+    args = ["run", str(home / "look.md"), "--lab", str(home / "small.toml")]
+    assert cli.main(args, standalone_mode=False) == 2
+    assert list(run_folders()) == []
 
 
 # --- the watcher alone -----------------------------------------------------------------------------------------------
