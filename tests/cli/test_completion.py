@@ -10,10 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.shell_completion import get_completion_class
 from click.testing import CliRunner
 from terminal import Session
 
 from opsagent.cli import VERBS, cli
+from opsagent.cli.completion import VARIABLE
 
 PROGRAM = "import sys; sys.argv[0] = 'opsagent'; from opsagent.cli import main; main()"
 
@@ -45,18 +47,32 @@ def environment(home: Path) -> dict[str, str]:
     }  # fmt: skip
 
 
-def asked(home: Path, shell: str, line: str) -> list[str]:
-    """What the program answers to the shell's script for this command line (its last word is incomplete)."""
+def variables(shell: str, line: str) -> dict[str, str]:
+    """What the shell's script says of a command line whose last word is incomplete."""
     words = line.split(" ")
-    variables = {
-        "bash": {"COMP_LINE": line},
+    return {
+        "bash": {"COMP_LINE": line, "COMP_WORDBREAKS": " =:"},
         "zsh": {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)},
         "fish": {"COMP_WORDS": line, "COMP_CWORD": words[-1]},
     }[shell]
-    env = {**environment(home), **variables, "_OPSAGENT_COMPLETE": f"{shell}_complete"}
+
+
+def asked(home: Path, shell: str, line: str) -> list[str]:
+    """What the program answers to that script."""
+    kind = get_completion_class(shell)
+    assert kind is not None
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**environment(home), **variables(shell, line)}.items():
+            patch.setenv(name, value)
+        patch.chdir(home)
+        return kind(cli, {}, "opsagent", VARIABLE).complete().splitlines()
+
+
+def test_the_program_itself_answers(home: Path) -> None:
+    line = "opsagent run runbooks/launch.md --host target=kp"
+    env = {**environment(home), **variables("bash", line), VARIABLE: "bash_complete"}
     done = subprocess.run([str(home / "opsagent")], capture_output=True, text=True, env=env, cwd=home, check=False)
-    assert "Traceback" not in done.stderr, done.stderr
-    return done.stdout.splitlines()
+    assert (done.stdout.splitlines(), done.stderr) == (asked(home, "bash", line), "")
 
 
 def plain(home: Path, line: str) -> list[str]:

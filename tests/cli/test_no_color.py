@@ -17,7 +17,7 @@ QUIET: dict[str, list[str]] = {
     "run": ["runbooks/launch.md", "--host", "target=nowhere-at-all"],  # the live view: tests/live
     "plan": ["--model", "lab/opsagent_lab/engine/data/models/qwen3-8b.json", "--gpu", "RTX 4090:24564"],
     "diagnose": ["tests/data/logs/f-port-busy.log"],
-    "runs": [], "replay": [STORY], "show": [STORY], "diff": [STORY, STORY], "verify": [STORY],
+    "runs": [], "show": [STORY], "diff": [STORY, STORY], "verify": [STORY],
     "approve": [STORY, "--show"], "policy": ["explain", "ssh_exec", "gpu1", "--", "ls"], "lint": ["runbooks/launch.md"],
     "hosts": ["list"], "doctor": [], "lab": ["list"], "completion": ["bash"],
 }  # fmt: skip
