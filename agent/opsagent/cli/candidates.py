@@ -72,16 +72,14 @@ def params(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 
 def _hosts(ctx: click.Context) -> Iterator[tuple[str, str]]:
     from opsagent.xdg import hosts_file
+    from opsagent_tools.hosts.ssh_config import config_text, names_of
 
     given = ctx.params.get("hosts_file") or ctx.params.get("file") or ""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         tables = tomllib.loads(hosts_file(given).read_text(encoding="utf-8")).get("hosts", {})
         yield from ((name, str(table.get("label", ""))) for name, table in tables.items())
     with contextlib.suppress(OSError, ValueError):
-        for line in (Path.home() / ".ssh" / "config").read_text(encoding="utf-8").splitlines():
-            key, _, names = line.strip().replace("=", " ", 1).partition(" ")
-            if key.lower() == "host":
-                yield from ((name, "~/.ssh/config") for name in names.split() if not set(name) & set("*?!"))
+        yield from ((name, "~/.ssh/config") for name in names_of(config_text(Path.home() / ".ssh" / "config")))
     yield "local", "this machine"
 
 

@@ -2,12 +2,13 @@
 
 Host keys are checked against known_hosts files and nothing is ever added to them (Fabric's own default accepts unknown
 hosts). Nothing is asked on the terminal. `~/.ssh/config` is honoured: HostName, User, Port, IdentityFile, IdentitiesOnly,
-ProxyJump, ProxyCommand, UserKnownHostsFile, GlobalKnownHostsFile, ConnectTimeout.
+ProxyJump, ProxyCommand, UserKnownHostsFile, GlobalKnownHostsFile, HashKnownHosts, ConnectTimeout, Include.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import os
 import shlex
@@ -30,6 +31,7 @@ from paramiko.ssh_exception import (
 
 from opsagent_tools.errors import AuthFailed, HostError, HostKeyMismatch, HostUnreachable, InputError
 from opsagent_tools.hosts.hostkeys import HostKey, Refuse, RevokedHostKey, UnknownHostKey, fingerprint, load
+from opsagent_tools.hosts.ssh_config import config_text
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())  # else it prints tracebacks of failed connects
 
@@ -107,8 +109,7 @@ def _ssh_config(chosen: str) -> SSHConfig:
         if not path.exists():
             continue
         try:
-            with path.open(encoding="utf-8") as source:
-                config.parse(source)
+            config.parse(io.StringIO(config_text(path)))
         except (ConfigParseError, OSError, ValueError) as error:
             raise InputError(f"cannot read the SSH configuration: {error}", where=str(path)) from error
     return config

@@ -1,0 +1,67 @@
+"""The text of an SSH configuration with its `Include` lines followed: paramiko does not know them, people use them.
+
+As OpenSSH does it (ssh_config(5)): patterns are globs, relative ones lie beside the configuration (`~/.ssh`, `/etc/ssh`),
+files come in the order of their names, what is missing counts as empty, and after an Include the lines around it go on. One
+inside a block for some hosts would hold for these hosts only; that cannot be said in one text, so it is left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from pathlib import Path
+
+DEEPEST = 16
+"""Includes within includes, as in OpenSSH."""
+LINE = re.compile(r"\s*(?P<key>[A-Za-z]+)(?:\s*=\s*|\s+)(?P<rest>.*?)\s*")
+EVERYBODY = "Host *"
+
+
+def config_text(path: Path, depth: int = 0) -> str:
+    """The whole text. Raises OSError or UnicodeDecodeError for the file itself; an included one that fails is left out."""
+    block, made = EVERYBODY, []
+    for text in path.read_text(encoding="utf-8").splitlines():
+        found = LINE.fullmatch(text)
+        key = found["key"].lower() if found else ""
+        if key in ("host", "match"):
+            block = text.strip()
+        if found is None or key != "include":
+            made.append(text)
+        elif depth < DEEPEST and _for_everybody(block):
+            for each in _named(found["rest"], path.parent):
+                made += [config_text(each, depth + 1), block]
+    return "\n".join(made) + "\n"
+
+
+def _for_everybody(block: str) -> bool:
+    words = block.replace("=", " ").lower().split()
+    return words in (["host", "*"], ["match", "all"])
+
+
+def _named(patterns: str, folder: Path) -> list[Path]:
+    """The files that the patterns of one line name."""
+    found: list[Path] = []
+    for pattern in re.findall(r'"([^"]*)"|(\S+)', patterns):
+        path = Path(pattern[0] or pattern[1]).expanduser()
+        base, rest = (Path("/"), str(path)[1:]) if path.is_absolute() else (folder, str(path))
+        with contextlib.suppress(ValueError, NotImplementedError, OSError):  # no pattern at all
+            found += [each for each in sorted(base.glob(rest)) if _readable(each)]
+    return found
+
+
+def _readable(path: Path) -> bool:
+    try:
+        path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
+    return path.is_file()
+
+
+def names_of(text: str) -> list[str]:
+    """The plain names of its `Host` lines, without patterns."""
+    found = []
+    for line in text.splitlines():
+        match = LINE.fullmatch(line)
+        if match and match["key"].lower() == "host":
+            found += [name.strip('"') for name in match["rest"].split() if not set(name) & set("*?!#")]
+    return found
