@@ -15,6 +15,8 @@ from mcp_server.desk import Desk, body_of, text_of
 
 from opsagent.again import reopened
 from opsagent.cli import cli
+from opsagent.execute import Outcome
+from opsagent.mcp_server.answer import MOST_CHARS, of_outcome
 from opsagent.mcp_server.session import OWN
 from opsagent.run import Silent
 from opsagent_tools.errors import InputError
@@ -190,6 +192,14 @@ def test_hostile_output_is_inert(desk: Desk) -> None:
             assert text.rstrip().endswith(f"<<<END {nonce}")
     assert write.is_error  # reading it approved nothing
     assert body_of(write)["approval"]["tier"] == "R2"
+
+
+def test_a_long_result_is_clipped_and_says_where_the_rest_is() -> None:
+    outcome = Outcome(True, "e7", {"text": "x" * 100_000, "last": "the end"})
+    text, body = of_outcome("tail_log", "7f3a", outcome)
+    assert len(text) < MOST_CHARS + 1000
+    assert 'show run="7f3a" what="events" events=["e7"]' in body["content"]
+    assert "the end" in body["content"]
 
 
 def test_without_the_extra_it_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,8 @@ from opsagent.fence import fence, neutral
 from opsagent.mcp_server.session import ApprovalNeeded
 from opsagent_tools.errors import OpsError
 
+MOST_CHARS = 60_000
+"""Of one result."""
 OUTPUT_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -75,8 +77,19 @@ def of_outcome(tool: str, run: str, outcome: Outcome) -> tuple[str, dict[str, An
         head += f" · read on with offset {more}" if more else ""
         body |= {"shown": plain(result.get("run")), "status": plain(result.get("status")), "waiting": plain(waiting)}
         body |= {"next_offset": more}
-    body["content"] = fence(shown, source=f"{tool} {outcome.event}")
+    body["content"] = fence(_clipped(shown, run, outcome.event), source=f"{tool} {outcome.event}")
     return f"{head}\n{body['content']}", body
+
+
+def _clipped(text: str, run: str, event: str) -> str:
+    """Head and tail of a long result: a client's context is not ours to fill. Nothing is lost: the event has it all."""
+    if len(text) <= MOST_CHARS:
+        return text
+    head, tail = text[: MOST_CHARS * 2 // 3], text[-MOST_CHARS // 3 :]
+    left = len(text) - len(head) - len(tail)
+    return (
+        f'{head}\n[… {left} characters left out; all of it: show run="{run}" what="events" events=["{event}"]]\n{tail}'
+    )
 
 
 def of_error(error: OpsError, run: str) -> tuple[str, dict[str, Any]]:

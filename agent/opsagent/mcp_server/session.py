@@ -56,12 +56,13 @@ class ApprovalNeeded(PolicyDenied):
     def __init__(self, run: str, known: CallState) -> None:
         self.run, self.call_id, self.binding = run, known.call.id, str(known.verdict.get("binding") or "")
         self.tier = str(known.verdict.get("tier") or "")
+        by_hash = f" Or they put this hash into the server's --approve-file: {self.binding}"
         super().__init__(
             f"{known.call.tool} on {known.call.host or 'this machine'} is {self.tier} and waits for a person "
             f"(run {run}, call {known.call.id}); nothing was executed",
             where=known.call.host,
             hint=f"a person runs in another terminal: opsagent approve {run} {known.call.id}; then make exactly this call "
-            f"again. Or they put this hash into the server's --approve-file: {self.binding}",
+            f"again.{by_hash if self.tier in ('R1', 'R2') else ''}",
         )
 
 
