@@ -17,7 +17,6 @@ from opsagent.fence import FENCED
 from opsagent.journal.runs import runs_root
 from opsagent.models.scripted import calls, says
 from opsagent.protocols import Message, Reply, ToolCall
-from opsagent.verify import verify
 from opsagent_tools.errors import ModelUnavailable
 
 LAUNCH: dict[str, Any] = {"runbook": "launch", "params": {"want_context": 8192}, "why": "serve it"}
@@ -30,28 +29,6 @@ MTP = (
 def interrupted(_messages: Sequence[Message], _tools: Sequence[dict[str, Any]]) -> Reply:
     """Ctrl-C while the model answers."""
     raise KeyboardInterrupt
-
-
-def test_a_wish_becomes_a_proposal_a_run_and_a_report(tmp_path: Path) -> None:
-    script = [calls(("propose_run", LAUNCH), text="I propose this."), says("It is up.")]
-    with talking(tmp_path, script, ["y"]) as t:
-        respond(t.chat, "serve Qwen3-8B")
-        assert t.chat.report is not None
-        assert (t.chat.report.status, t.chat.report.simulated) == ("verified", True)
-        run = t.chat.report.run
-        told = json.loads(FENCED.findall(t.results()[0])[0][2])
-        assert (told["answer"], told["run"], told["status"]) == ("yes", run, "verified")
-        assert all(event.startswith(f"{run}/e") for limit in told["limits"] for event in limit["evidence"])
-        assert [n["phase"] for n in t.notes("chat.run")] == ["begun", "ended"]
-        assert [n["answer"] for n in t.notes("chat.decided")] == ["yes"]
-        assert t.chat.runs == {run: str(runs_root() / run)}
-        predicted = t.chat.run.journal.state.calls["c1"].result or {}
-        limits = {limit.name: limit for limit in t.chat.report.limits}
-        assert limits["max_total_num_tokens"].predicted == predicted["proposal"]["limits"]["max_total_num_tokens"]
-        assert f"context {predicted['proposal']['limits']['context_len']:,}" in t.shown
-        folder = t.chat.session.folder
-    assert verify(folder).ok
-    assert verify(runs_root() / run).ok
 
 
 def test_a_refusal_and_its_reason_reach_the_model_and_nothing_runs(tmp_path: Path) -> None:

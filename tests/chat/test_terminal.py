@@ -15,8 +15,10 @@ from terminal import CTRL_C, CTRL_D, OPSAGENT, Session
 from wire.server import USAGE, Answer, WireServer, call, delta, says, stream
 
 from opsagent.chat.record import chats_root
+from opsagent.fence import FENCED
 from opsagent.journal.runs import open_run, runs_root
 from opsagent.verify import verify
+from opsagent_tools.sglang.words import tokens
 
 FAST = [sys.executable, "-c", "from opsagent.cli import main; main()"]
 PROMPT = "›"
@@ -41,6 +43,15 @@ def at_terminal(words: Sequence[str], server: WireServer | None, folder: Path) -
     return Session([*OPSAGENT, "chat", *words, *llm], env, size=(110, 45), cwd=folder)
 
 
+def leave(s: Session) -> str:
+    """Ctrl-D at the next prompt; returns the chat's id."""
+    s.expect(PROMPT)
+    s.send(CTRL_D)
+    chat = s.expect(r"opsagent chat --resume (\w+)").group(1)
+    assert s.wait() == 0
+    return chat
+
+
 def test_the_story_of_a_chat(tmp_path: Path, lab: str) -> None:
     if_dropped = {"model": "/srv/models/Qwen3-8B", "want_context": 16384, "empty": True, "sglang": "0.5.11"}
     script = [
@@ -54,7 +65,9 @@ def test_the_story_of_a_chat(tmp_path: Path, lab: str) -> None:
         s.expect("I propose a launch")
         s.expect("Proposed run: launch")
         s.expect(r"want_context = 16384")
-        predicted = s.expect(r"so it proposes .*: ([\d,]+) requests? at once, ([\d,]+) tokens in all,\s+context 16,384")
+        predicted = s.expect(
+            r"so it proposes .*: ([\d,]+) requests? at once, ([\d,]+) tokens\s+in\s+all,\s+context\s+16,384"
+        )
         s.expect(r"Run it\?")
         s.line("y")
         s.expect("is serving on gpu1 · verified", 120)
@@ -62,20 +75,26 @@ def test_the_story_of_a_chat(tmp_path: Path, lab: str) -> None:
         s.expect(r"It is up\.")
         s.expect(PROMPT)
         s.line("and how would it be alone on the card?")
-        planned = s.expect(r"→ starts · [\d,]+ requests · ([\d,]+) tokens")
-        assert planned.group(1) == predicted.group(2)
+        planned = s.expect(r"→ starts · ([\d,]+) requests · ([\d,]+) tokens")
         s.expect("As the planner says")
         s.expect(PROMPT)
         s.line("/report")
         s.expect("SIMULATED · run")
-        s.expect(PROMPT)
-        s.send(CTRL_D)
-        chat = s.expect(r"opsagent chat --resume (\w+)").group(1)
-        assert s.wait() == 0
-        assert [m["role"] for m in server.requests[-1]["messages"]][:2] == ["system", "user"]
-    assert verify(chats_root() / chat).ok
+        chat = leave(s)
+        results = [m["content"] for m in server.requests[-1]["messages"] if m["role"] == "tool"]
     run = next(iter(runs_root().iterdir()))
     assert open_run(run).status == "verified"
+    told = json.loads(FENCED.findall(results[0])[0][2])
+    assert (told["answer"], told["run"], told["status"]) == ("yes", run.name, "verified")
+    alone = json.loads(FENCED.findall(results[1])[0][2])["result"]
+    assert planned.group(1) == f"{alone['limits']['max_running_requests']:,}"
+    assert planned.group(2) == tokens(alone["limits"]["max_total_num_tokens"])
+    assert all(event.startswith(f"{run.name}/e") for limit in told["limits"] for event in limit["evidence"])
+    notes = [event.data for event in open_run(chats_root() / chat).log.events if event.type == "note"]
+    assert [n["phase"] for n in notes if n["kind"] == "chat.run"] == ["begun", "ended"]
+    assert [n["answer"] for n in notes if n["kind"] == "chat.decided"] == ["yes"]
+    assert verify(chats_root() / chat).ok
+    assert verify(run).ok
 
 
 def test_ctrl_c_cancels_an_answer_and_lines_can_be_several(tmp_path: Path, lab: str) -> None:
@@ -93,9 +112,7 @@ def test_ctrl_c_cancels_an_answer_and_lines_can_be_several(tmp_path: Path, lab: 
         s.send("a line that is dropped")
         s.send(CTRL_C)
         s.expect("Ctrl-D leaves")
-        s.send(CTRL_D)
-        s.expect("--resume")
-        assert s.wait() == 0
+        leave(s)
         assert server.requests[-1]["messages"][-1]["content"] == "one\ntwo\nthree"
         assert [m["role"] for m in server.requests[-1]["messages"]] == ["system", "user", "assistant", "user"]
 
@@ -122,8 +139,7 @@ def test_a_chat_that_was_killed_in_a_run_goes_on(tmp_path: Path, lab: str) -> No
         assert "interrupted" in told[3]["content"]
         assert "/resume" in told[4]["content"]
         assert '"verified"' in told[4]["content"]
-        s.send(CTRL_D)
-        assert s.wait() == 0
+        leave(s)
     assert verify(next(iter(chats_root().iterdir()))).ok
 
 
@@ -140,8 +156,7 @@ def test_ctrl_c_in_a_run_ends_the_run_and_not_the_chat(tmp_path: Path, lab: str)
         s.expect(PROMPT)
         s.line("/runs")
         s.expect(rf"{run} +launch +interrupted")
-        s.send(CTRL_D)
-        assert s.wait() == 0
+        leave(s)
 
 
 def test_a_chat_can_be_a_script(tmp_path: Path, lab: str) -> None:

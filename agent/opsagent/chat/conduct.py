@@ -85,7 +85,9 @@ def predicted(chat: Chat, proposal: Proposal) -> Proposal:
     except (Rejected, Signal) as error:
         return replace(proposal, unpredicted=f"cannot be predicted: {error}")
     if outcome.result is None:
-        return replace(proposal, unpredicted=f"not yet: {outcome.error} [{outcome.event}]")
+        return replace(
+            proposal, unpredicted=f"not yet ({outcome.error} [{outcome.event}]); the run plans before it loads"
+        )
     return replace(proposal, prediction=outcome.result, evidence=outcome.event)
 
 
@@ -119,7 +121,8 @@ def decided(chat: Chat) -> tuple[Answer, str]:
         if first in ("c", "change"):
             return "change", words or chat.ask("What should be different (name=value …, or in words)? ").strip()
         if first in ("n", "no", ""):
-            return "no", words or chat.ask("Why not (may be empty)? ").strip()
+            # a script's next line is its next line, not a reason
+            return "no", words or (chat.ask("Why not (may be empty)? ").strip() if chat.interactive else "")
         return "no", f"{first} {words}".strip()
     except EOFError:
         return "no", "no answer"
