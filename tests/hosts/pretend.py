@@ -49,6 +49,8 @@ class _C:
     @staticmethod
     def _cuda_getArchFlags():
         return "sm_80 sm_90 sm_100 sm_120"
+class version:
+    cuda = None
 class cuda:
     is_available = staticmethod(lambda: True)
     device_count = staticmethod(lambda: 1)
@@ -57,6 +59,8 @@ class cuda:
 """
 ARGS = '''"""SGLang 0.5.11 reads these flags so; the choices are those of the recorded refusal."""
 import argparse
+
+import torch
 
 TOOL_PARSERS = {choices}
 
@@ -71,6 +75,8 @@ def prepare_server_args(flags):
     parser.add_argument("--tool-call-parser", choices=TOOL_PARSERS)
     parser.add_argument("--disable-cuda-graph", action="store_true")
     args = parser.parse_args(flags)
+    args.seen = (torch.cuda.get_device_name(0), torch.cuda.device_count(), args.model_path)
+    print("cards:", *args.seen)
     args.check_server_args = lambda: None
     return args
 '''
@@ -115,7 +121,7 @@ class Machine:
 
 def machine(folder: Path) -> Machine:
     made = Machine(folder)
-    for name in ("bin", "opt", "gpu", "models", "site/sglang/srt"):
+    for name in ("bin", "opt", "gpu", "models", "site/sglang/srt/configs"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     last = (TESTS / "data" / "logs" / "f-parser-typo.log").read_text().strip().splitlines()[-1]
     choices = [word.strip().strip("'") for word in last.rpartition("choose from ")[2].rstrip(")").split(",")]
@@ -129,7 +135,8 @@ def machine(folder: Path) -> Machine:
         (folder / name).chmod(0o755 | stat.S_IXUSR)
     (folder / "site/torch.py").write_text(TORCH)
     (folder / "site/sglang/__init__.py").write_text('__version__ = "0.5.11"\n')
-    (folder / "site/sglang/srt/__init__.py").write_text("")
+    for name in ("srt/__init__", "srt/configs/__init__", "srt/configs/model_config"):
+        (folder / f"site/sglang/{name}.py").write_text("")
     (folder / "site/sglang/srt/server_args.py").write_text(ARGS.format(choices=json.dumps(choices)))
     shutil.copytree(TESTS / "data" / "planner" / "models" / "qwen3-8b", made.model, dirs_exist_ok=True)
     made.server("dense8b-cg.log")

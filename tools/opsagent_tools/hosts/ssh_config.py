@@ -7,7 +7,7 @@ inside a block for some hosts would hold for these hosts only; that cannot be sa
 
 from __future__ import annotations
 
-import contextlib
+import glob
 import re
 from pathlib import Path
 
@@ -41,20 +41,17 @@ def _for_everybody(block: str) -> bool:
 def _named(patterns: str, folder: Path) -> list[Path]:
     """The files that the patterns of one line name."""
     found: list[Path] = []
-    for pattern in re.findall(r'"([^"]*)"|(\S+)', patterns):
-        path = Path(pattern[0] or pattern[1]).expanduser()
-        base, rest = (Path("/"), str(path)[1:]) if path.is_absolute() else (folder, str(path))
-        with contextlib.suppress(ValueError, NotImplementedError, OSError):  # no pattern at all
-            found += [each for each in sorted(base.glob(rest)) if _readable(each)]
+    for quoted, bare in re.findall(r'"([^"]*)"|(\S+)', patterns):
+        names = glob.glob(str(Path(quoted or bare).expanduser()), root_dir=folder)  # noqa: PTH207 - takes any text
+        found += [path for path in (folder / name for name in sorted(names)) if _readable(path)]
     return found
 
 
 def _readable(path: Path) -> bool:
     try:
-        path.read_text(encoding="utf-8")
+        return path.is_file() and path.read_text(encoding="utf-8") is not None
     except (OSError, UnicodeDecodeError):
         return False
-    return path.is_file()
 
 
 def names_of(text: str) -> list[str]:
