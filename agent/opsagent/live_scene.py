@@ -138,7 +138,9 @@ class Scene:
             if event.data.get("stopped") and event.type == "call.unknown":
                 call = self._calls.get(str(event.data["call"]))
                 self._note(Line(f"{call.tool if call else 'a call'} was under way: resume looks how it went", "ask"))
-            elif line.style == "bad" and event.type != "run.finished":
+            elif event.type == "run.finished" or (event.type == "call.finished" and event.data.get("ok", True)):
+                continue  # said in a better place: at the end, and as the outcome of the step
+            elif line.style == "bad":
                 self._note(Line(words(line.text), "bad"))
             elif event.type in ("call.reconciled", "model.response"):
                 self._note(Line(words(line.text, 300), "dim" if line.style == "" else line.style))

@@ -52,6 +52,16 @@ def test_a_remedy_ends_the_step_for_now_and_says_what_it_changes() -> None:
     assert [step.state for step in story.scene.steps] == ["running", "ahead", "ahead"]
 
 
+def test_a_finding_that_needs_no_remedy_is_the_outcome_and_nothing_more() -> None:
+    story = Story()
+    story.enter("look")
+    call = story.call("inspect_host")
+    story.start(call)
+    story.finish(call, "0 of 2 GPUs usable", cause="gpu-bound-to-other-driver")
+    story.event("step.left", step="look")
+    assert [(line.mark, line.text) for line in story.kept] == [("✔", "0 of 2 GPUs usable")]
+
+
 def test_what_was_asked_is_kept_with_its_answer() -> None:
     story = Story()
     story.enter("fetch")
