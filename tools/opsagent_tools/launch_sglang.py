@@ -154,6 +154,7 @@ def _refused(
     wanted = {"model": args.model, "flags": args.flags, "port": command.port, "python": args.python, "env": args.env}
     if "load_format" in module.TOOL.args.model_fields:
         wanted["load_format"] = args.load_format
+    wanted["elsewhere"] = False  # what does not judge here does not serve here either
     checked = module.run(host, module.TOOL.args(**wanted), ctx)
     kept = checked.model_dump(mode="json", include={"accepted", "cause", "words", "port_free", "gpus_free"})
     if not checked.accepted:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from opsagent_tools import probes
+from opsagent_tools import elsewhere, probes
 from opsagent_tools.arg_types import Flags, ModelRef, model_path
 from opsagent_tools.errors import InputError, ToolFailed
 from opsagent_tools.host import Host
@@ -16,7 +16,10 @@ from opsagent_tools.machine import network
 from opsagent_tools.machine.gpus import Driver, Gpu, read_gpus
 from opsagent_tools.machine.processes import tell_secrets
 from opsagent_tools.machine.venvs import covers
+from opsagent_tools.read_config import ReadConfigArgs
+from opsagent_tools.read_config import run as read_model
 from opsagent_tools.sglang.diagnosis import diagnose
+from opsagent_tools.sglang.gpus import GpuFacts, parse_gpu
 from opsagent_tools.tool import Args, Context, Progress, Result, Tool
 
 QUIET_MIB = 700
@@ -34,6 +37,16 @@ class PreflightArgs(Args):
     python: str = Field(default="python3", description="Interpreter of the environment that would serve.")
     env: dict[str, str] = Field(default={}, description="Environment variables of the server.")
     load_format: str = Field(default="auto", description="`auto`, or `dummy` for random weights.")
+    elsewhere: bool = Field(
+        default=True,
+        description="Where the host has no SGLang, one installed on opsagent's own machine may judge (the result says so).",
+    )
+    sglang: str = Field(default="", description="Version that shall judge then; left out: the newest that is there.")
+    gpu: str = Field(
+        default="",
+        description='Cards that a host without a usable GPU will have, as `NAME:MIB`, e.g. "RTX A6000:49140".',
+    )
+    num_gpus: int = Field(default=1, ge=1, description="How many of them.")
 
 
 class PreflightResult(Result):
@@ -41,6 +54,8 @@ class PreflightResult(Result):
     """SGLang accepts the flags, and its kernels run on these cards."""
     words: str = ""
     """SGLang's own words of the refusal."""
+    judged: str = ""
+    """Who judged, when it was not the host's own SGLang with its own cards: then only the flags are judged."""
     sglang: str | None = None
     torch: str | None = None
     port: int
@@ -74,46 +89,86 @@ def run(host: Host, args: PreflightArgs, ctx: Context | None = None) -> Prefligh
         raise InputError(str(error)) from error
     command = build(args.python, path, list(args.flags), port=args.port, load_format=args.load_format, env=args.env)
     tell_secrets(command.argv, command.env, ctx.secrets)
-    ctx.progress(Progress("the target's own SGLang reads the flags", expected_s=20.0))
-    answer = _ask(host, args, command)
-    ctx.progress(Progress("looking at port, cards and disk"))
     driver, gpus = read_gpus(host)
-    return _result(answer, command, driver, gpus, network.listeners(host, command.port))
+    ctx.progress(Progress("the target's own SGLang reads the flags", expected_s=20.0))
+    answer, judged = _ask(host, args, command, gpus, ctx)
+    ctx.progress(Progress("looking at port, cards and disk"))
+    return _result(answer, command, driver, gpus, network.listeners(host, command.port), judged)
 
 
-def _ask(host: Host, args: PreflightArgs, command: ServerCommand) -> dict[str, Any]:
+def _ask(
+    host: Host, args: PreflightArgs, command: ServerCommand, gpus: list[Gpu], ctx: Context
+) -> tuple[dict[str, Any], str]:
+    """What SGLang says, and whose it was: '' for the host's own with its own cards."""
     given = json.dumps({"flags": list(command.argv[3:]), "env": command.env})
-    answer = probes.ask(host, "preflight", {"disk": list(CACHES)}, python=args.python, stdin=given, timeout_s=300)
-    if answer["error"]:
+    wanted: dict[str, Any] = {"disk": list(CACHES)}
+    cards = _pretended(args, gpus)
+    try:
+        answer = probes.ask(host, "preflight", wanted, python=args.python, stdin=given, timeout_s=300)
+        if not answer["error"] and (answer["available"] or cards is None):
+            return answer, ""
+        if not answer["error"] and cards is not None:
+            wanted |= {"pretend": elsewhere.pretended(cards)}
+            answer = probes.ask(host, "preflight", wanted, python=args.python, stdin=given, timeout_s=300)
+            return answer, f"the host's own SGLang {answer['sglang']}, as if it had {cards.count} x {cards.name}"
+        problem = f"{args.python} cannot judge flags: {answer['error']}"
+    except ToolFailed as error:
+        problem = error.what
+    local = elsewhere.find(args.sglang) if args.elsewhere and cards is not None else None
+    if local is None or cards is None:
         hint = "install_env makes a serving environment; inspect_host lists those that are there"
-        raise ToolFailed(f"{args.python} cannot judge flags: {answer['error']}", where=host.name, hint=hint)
-    return answer
+        raise ToolFailed(problem, where=host.name, hint=hint)
+    python, version = local
+    ctx.progress(Progress(f"the host has no SGLang: {version} on this machine reads the flags", expected_s=20.0))
+    config = args.model.get("config") if isinstance(args.model, dict) else None
+    if not isinstance(config, dict):
+        config = read_model(host, ReadConfigArgs(path=model_path(args.model)), ctx).config
+    answer = elsewhere.judge(python, config, model_path(args.model), list(command.argv[3:]), command.env, cards)
+    return answer, f"SGLang {answer['sglang']} on opsagent's machine, as if it had {cards.count} x {cards.name}"
+
+
+def _pretended(args: PreflightArgs, gpus: list[Gpu]) -> GpuFacts | None:
+    """The cards for which flags are judged where there is no usable one: as named, else as nvidia-smi shows them."""
+    if args.gpu:
+        return parse_gpu(args.gpu, args.num_gpus)
+    usable = [card for card in gpus if card.index is not None and card.memory_total_mib]
+    if not usable:
+        return None
+    least = min(card.memory_total_mib or 0 for card in usable)
+    words = (usable[0].compute_capability or "").split(".")
+    sm = (int(words[0]), int(words[1])) if len(words) == 2 else None
+    return GpuFacts(usable[0].name, least, len(usable), sm)
 
 
 def _result(
-    answer: dict[str, Any], command: ServerCommand, driver: Driver, gpus: list[Gpu], taken: list[network.Listener]
-) -> PreflightResult:
-    resolved, needed, first = (
-        answer["resolved"],
-        _cards_needed(answer, command),
-        int(answer["resolved"].get("base_gpu_id") or 0),
-    )
+    answer: dict[str, Any], command: ServerCommand, driver: Driver, gpus: list[Gpu], taken: list[network.Listener],
+    judged: str,
+) -> PreflightResult:  # fmt: skip
+    resolved, needed = answer["resolved"], _cards_needed(answer, command)
+    first = int(resolved.get("base_gpu_id") or 0)
     used = _chosen([card for card in gpus if card.index is not None], command.env)[first : first + needed]
     busy = [_busy(card) for card in used if (card.memory_used_mib or 0) >= QUIET_MIB]
     archs, mine = answer["arch_list"], answer["devices"][first : first + needed]
+    if judged:
+        archs, mine = [], []
     missing = sorted({one["capability"] for one in mine if not covers(archs, one["capability"])})
+    usable = sum(card.index is not None for card in gpus)
     result = PreflightResult(
-        accepted=bool(answer["accepted"]), words=_words(answer), sglang=answer["sglang"], torch=answer["torch"],
-        port=command.port, port_free=not taken, port_owner=_owner(taken), gpus_needed=needed,
-        gpus_visible=len(answer["devices"]), gpus_free=not busy, gpus_busy=busy, driver_ok=bool(answer["available"]),
+        accepted=bool(answer["accepted"]), words=_words(answer), judged=judged, sglang=answer["sglang"],
+        torch=None if judged else answer["torch"], port=command.port, port_free=not taken, port_owner=_owner(taken),
+        gpus_needed=needed, gpus_visible=usable if judged else len(answer["devices"]), gpus_free=not busy, gpus_busy=busy,
+        driver_ok=driver.state == "ok" if judged else bool(answer["available"]),
         kernels_fit=not missing if archs and mine else None, disk_free=answer["free"], resolved=resolved,
         notes=_notes(str(answer["said"])) if answer["accepted"] else [],
     )  # fmt: skip
     result.disk_ok = all(size >= DISK_GIB * 2**30 for size in result.disk_free.values())
     if not result.accepted:
         result.cause = _cause(answer)
-    _hardware(result, driver, answer, missing)
-    if result.accepted and not answer["programs"]["ninja"]:
+    if judged:
+        result.cause = result.cause or (driver.cause if not result.driver_ok else None)
+    else:
+        _hardware(result, driver, answer, missing)
+    if result.accepted and not judged and not answer["programs"]["ninja"]:
         result.cause = result.cause or "jit-ninja-missing"
         result.notes.append("ninja is not on the server's PATH: kernels that are compiled at the start will fail")
     result.summary = _summary(result, command)
@@ -194,7 +249,7 @@ def _hardware(result: PreflightResult, driver: Driver, answer: dict[str, Any], m
 
 
 def _summary(result: PreflightResult, command: ServerCommand) -> str:
-    version = f"SGLang {result.sglang}"
+    version = result.judged[:1].upper() + result.judged[1:] if result.judged else f"SGLang {result.sglang}"
     if not result.accepted:
         return f"{version} refuses: {result.words}"[:300]
     bad = [f"port {command.port} belongs to {result.port_owner}"] if not result.port_free else []
@@ -202,6 +257,8 @@ def _summary(result: PreflightResult, command: ServerCommand) -> str:
     bad += ["little disk space"] if not result.disk_ok else []
     if bad:
         return f"{version} accepts the flags, but {'; '.join(bad)}"[:300]
+    if result.judged:
+        return f"{version}, accepts the flags; kernels, driver and cards of the host are not judged"[:300]
     cards = f"{result.gpus_needed} free GPU{'s' if result.gpus_needed > 1 else ''}"
     return f"{version} accepts the flags; port {command.port} and {cards} are free"
 
