@@ -75,6 +75,14 @@ def test_aliases_are_found_in_included_files(config: Path) -> None:
     assert set(names_of(config_text(config))) >= {"alpha", "beta", "gamma", "delta", "gate", "own"}
 
 
+def test_relative_patterns_lie_beside_the_configuration_in_included_files_too(config: Path) -> None:
+    (config.parent / "conf.d" / "30-c.conf").write_text("Include other.conf\n")
+    (config.parent / "other.conf").write_text("Host found\n")
+    (config.parent / "conf.d" / "other.conf").write_text("Host lost\n")
+    config.write_text("Include conf.d/30-c.conf\n")
+    assert names_of(config_text(config)) == ["found"]
+
+
 def test_a_circle_ends_and_what_is_no_pattern_is_nothing(config: Path) -> None:
     config.write_text("Include config / '' \"\" **x\nInclude\nHost a\n  HostName b\n")
     assert "a" in names_of(config_text(config))

@@ -17,8 +17,8 @@ LINE = re.compile(r"\s*(?P<key>[A-Za-z]+)(?:\s*=\s*|\s+)(?P<rest>.*?)\s*")
 EVERYBODY = "Host *"
 
 
-def config_text(path: Path, depth: int = 0) -> str:
-    """The whole text. Raises OSError or UnicodeDecodeError for the file itself; an included one that fails is left out."""
+def config_text(path: Path, folder: Path | None = None, depth: int = 0) -> str:
+    """The whole text; `folder` is where relative patterns lie. Raises OSError or UnicodeDecodeError for the file itself; an included one that fails is left out."""
     block, made = EVERYBODY, []
     for text in path.read_text(encoding="utf-8").splitlines():
         found = LINE.fullmatch(text)
@@ -28,8 +28,8 @@ def config_text(path: Path, depth: int = 0) -> str:
         if found is None or key != "include":
             made.append(text)
         elif depth < DEEPEST and _for_everybody(block):
-            for each in _named(found["rest"], path.parent):
-                made += [config_text(each, depth + 1), block]
+            for each in _named(found["rest"], folder or path.parent):
+                made += [config_text(each, folder or path.parent, depth + 1), block]
     return "\n".join(made) + "\n"
 
 
