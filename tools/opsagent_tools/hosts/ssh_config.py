@@ -18,7 +18,10 @@ EVERYBODY = "Host *"
 
 
 def config_text(path: Path, folder: Path | None = None, depth: int = 0) -> str:
-    """The whole text; `folder` is where relative patterns lie. Raises OSError or UnicodeDecodeError for the file itself; an included one that fails is left out."""
+    """The whole text; `folder` is where relative patterns lie.
+
+    Raises OSError or UnicodeDecodeError for the file itself; an included one that fails is left out.
+    """
     block, made = EVERYBODY, []
     for text in path.read_text(encoding="utf-8").splitlines():
         found = LINE.fullmatch(text)
