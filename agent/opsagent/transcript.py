@@ -301,6 +301,31 @@ def _drift(_t: Transcript, data: dict[str, Any]) -> Made:
     return 1, f"drift accepted: {data.get('what') or json.dumps(data, ensure_ascii=False)}", "ask"
 
 
+def _locked(_t: Transcript, data: dict[str, Any]) -> Made:
+    if data.get("error"):
+        return 1, f"✘ {data.get('host')} is not locked: {data['error']}", "bad"
+    broke = f", taken from {data['broke']}" if data.get("broke") else ""
+    return 1, f"{data.get('host')} is locked against other runs until {data.get('until', '?')}{broke}", "dim"
+
+
+def _released(_t: Transcript, data: dict[str, Any]) -> Made:
+    error = f" could not be: {data['error']}" if data.get("error") else ""
+    return 1, f"lock on {data.get('host')} released{error}", "bad" if error else "dim"
+
+
+def _bystanders(_t: Transcript, data: dict[str, Any]) -> Made:
+    """Servers of others: how they were before, or that one is gone."""
+    host, lost = data.get("host"), data.get("lost")
+    if data.get("error"):
+        return 1, f"✘ servers of others on {host} cannot be seen: {data['error']}", "bad"
+    if lost:
+        return 1, f"✘ servers of others on {host} are gone: {json.dumps(lost, ensure_ascii=False)}", "bad"
+    if data.get("ended"):
+        return 1, f"ended on {host}, as the call said: {json.dumps(data['ended'], ensure_ascii=False)}", "ask"
+    count = len(data.get("seen") or ())
+    return 1, f"{count} server{'' if count == 1 else 's'} of others on {host}", "dim"
+
+
 _HANDLERS: dict[str, Callable[[Transcript, dict[str, Any]], Made]] = {
     "run.started": _started,
     "run.resumed": _resumed,
@@ -326,5 +351,8 @@ _HANDLERS: dict[str, Callable[[Transcript, dict[str, Any]], Made]] = {
     "drift.accepted": _drift,
     "budget.exceeded": _trouble("budget exceeded"),
     "error": _trouble("error"),
+    "host.locked": _locked,
+    "host.released": _released,
+    "bystanders": _bystanders,
     "note": _note,
 }

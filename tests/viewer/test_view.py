@@ -64,6 +64,18 @@ def test_a_call_holds_its_approval_and_its_result_and_a_step_its_visits() -> Non
     assert any(title.startswith("output ") for title in titles)
 
 
+CORPUS = sorted(path.parent for path in (Path(__file__).parents[1] / "journal" / "corpus").rglob("events.jsonl"))
+
+
+@pytest.mark.parametrize("folder", CORPUS, ids=lambda path: path.name)
+def test_every_type_of_event_that_was_ever_written_has_words(folder: Path) -> None:
+    opened, damage = open_intact(folder)
+    assert damage is None
+    seen = view_of(opened, damage)
+    assert len(seen.rows) == len(opened.log.events) > 10
+    assert [row.text for row in seen.rows if "cannot be read" in row.text or "does not know" in row.text] == []
+
+
 def test_thinking_secrets_and_reasons(tmp_path: Path) -> None:
     with Stranger(tmp_path) as run:
         run.append("run.started", run="r", params={})

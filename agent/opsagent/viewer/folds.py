@@ -66,7 +66,8 @@ def _names(data: dict[str, Any]) -> dict[str, str]:
     found = {str(sha): f"output {name}" for name, sha in output.items()} if isinstance(output, dict) else {}
     if isinstance(book, dict):
         found[str(book.get("sha256"))] = f"runbook {book.get('path') or book.get('name')}"
-        found[str(data.get("tools"))], found[str(data.get("policy"))] = "schemas of the tools", "policy"
+        known = {"tools": "schemas of the tools", "policy": "policy", "system": "system prompt"}
+        found.update({str(data.get(key)): title for key, title in known.items()})
     return found
 
 
@@ -79,7 +80,7 @@ def _rest(data: dict[str, Any], *known: str, title: str = "data") -> Parts:
 
 def _started(data: dict[str, Any]) -> Parts:
     yield "parameters", readable(data.get("params") or {}), "data"
-    yield from _rest(data, "params", "tools", "policy")
+    yield from _rest(data, "params", "tools", "policy", "system")
 
 
 def _request(data: dict[str, Any]) -> Parts:
