@@ -12,7 +12,7 @@ from opsagent_tools.hosts.inventory import Inventory, open_host
 
 
 def accept_keys(name: str, inventory: Inventory, accepted: Sequence[str], opened: dict[str, Host]) -> Iterator[str]:
-    """Connect; add each unknown key whose fingerprint was accepted (a jump host has one too), and yield its line.
+    """Connect; add each unknown key whose fingerprint was accepted (a jump host has one too), and yield its file and line.
 
     Raises:
         InputError: not a fingerprint.
@@ -36,7 +36,7 @@ def accept_keys(name: str, inventory: Inventory, accepted: Sequence[str], opened
                 error.what += f"; accepted {'were' if len(accepted) > 1 else 'was'} {', '.join(accepted)}"
                 raise
             left.remove(error.offered.fingerprint)
-            yield remember(error.offered)
+            yield f"{error.offered.file}: {remember(error.offered)}"
         for host in opened.values():
             with contextlib.suppress(Exception):
                 host.close()

@@ -233,7 +233,7 @@ def _checks(names: tuple[str, ...], inventory: Inventory, accepted: tuple[str, .
         for name in names:
             try:
                 for line in accept_keys(name, inventory, accepted, opened) if accepted else ():
-                    yield doctor.Check("host", name, True, f"added to known_hosts: {line}")
+                    yield doctor.Check("host", name, True, f"its key is added to {line}")
             except OpsError as error:
                 yield doctor.failed("host", name, error)
                 continue
