@@ -1,4 +1,4 @@
-"""Writes docs/reference/ and docs/why-one-request.* from the code: `python -m bench.reference`.
+"""Writes docs/reference/, docs/why-one-request.* and the table of docs/planner.md: `python -m bench.reference`.
 
 With `--check` it only says which page is stale.
 """
@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from bench import planner_table
 from bench.reference import causes, codes, configuration, policy, tools, verbs, why
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
@@ -23,7 +24,10 @@ PAGES: dict[str, Callable[[], str]] = {
     "events.md": codes.events,
     "../why-one-request.md": why.page,
     "../why-one-request.svg": why.picture,
+    "../planner.md": lambda: planner_table.document(planner_table.DOCUMENT.read_text(encoding="utf-8")),
 }
+WRITTEN_BY_HAND = ("../planner.md",)
+"""Pages of which only a table is made."""
 
 
 def stale() -> list[str]:
@@ -33,7 +37,8 @@ def stale() -> list[str]:
 
 def made(name: str) -> str:
     """A page as it should be."""
-    return (NOTE if name.endswith(".md") else "") + PAGES[name]()
+    noted = name.endswith(".md") and name not in WRITTEN_BY_HAND
+    return (NOTE if noted else "") + PAGES[name]()
 
 
 def _text(path: Path) -> str:
