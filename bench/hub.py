@@ -98,6 +98,57 @@ def weight_file(config: dict[str, Any]) -> bytes:
     return struct.pack("<Q", len(text)) + text
 
 
+class Handler(BaseHTTPRequestHandler):
+    """Answers for `files`: repository, name, content; a subclass binds them."""
+
+    files: dict[str, dict[str, bytes]]
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        return
+
+    def do_HEAD(self) -> None:
+        self.answer(body=False)
+
+    def do_GET(self) -> None:
+        self.answer(body=True)
+
+    def answer(self, *, body: bool) -> None:
+        path = self.path.partition("?")[0].lstrip("/")
+        for model, held in self.files.items():
+            if path.startswith(f"api/models/{model}/tree"):
+                rows = [{"type": "file", "path": name, "size": len(data)} for name, data in held.items()]
+                return self.send(json.dumps(rows).encode(), body=body)
+            if path.startswith(f"api/models/{model}"):
+                return self.send(json.dumps(about(model, held)).encode(), body=body)
+            for name, data in held.items():
+                if path.startswith(f"{model}/resolve/") and path.endswith(f"/{name}"):
+                    return self.send(data, body=body)
+        return self.send(b"{}", body=body, status=404)
+
+    def send(self, data: bytes, *, body: bool, status: int = 200) -> None:
+        span = self.headers.get("Range", "")
+        if span.startswith("bytes=") and status == 200:
+            first, _, last = span[6:].partition("-")
+            data, status = data[int(first or 0) : int(last) + 1 if last else None], 206
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.send_header("X-Repo-Commit", COMMIT)
+        self.send_header("ETag", f'"{hashlib.sha256(data).hexdigest()}"')
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        if body:
+            self.wfile.write(data)
+
+
+def about(model: str, held: dict[str, bytes]) -> dict[str, Any]:
+    """What the hub's API says of a repository."""
+    return {
+        "id": model, "modelId": model, "sha": COMMIT, "library_name": "transformers", "tags": ["transformers"],
+        "config": json.loads(held["config.json"]), "siblings": [{"rfilename": name} for name in held],
+    }  # fmt: skip
+
+
 @contextlib.contextmanager
 def serve(models: Path, names: tuple[str, ...]) -> Iterator[str]:
     """The address of a hub that has `org/NAME` for each name; it ends with the block."""
@@ -105,51 +156,7 @@ def serve(models: Path, names: tuple[str, ...]) -> Iterator[str]:
     for name in names:
         config = json.loads((models / name / "config.json").read_text())
         files[f"org/{name}"] = {"config.json": json.dumps(config).encode(), "model.safetensors": weight_file(config)}
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def log_message(self, format: str, *args: Any) -> None:
-            return
-
-        def do_HEAD(self) -> None:
-            self.answer(body=False)
-
-        def do_GET(self) -> None:
-            self.answer(body=True)
-
-        def answer(self, *, body: bool) -> None:
-            path = self.path.partition("?")[0].lstrip("/")
-            for model, held in files.items():
-                if path.startswith(f"api/models/{model}/tree"):
-                    rows = [{"type": "file", "path": name, "size": len(data)} for name, data in held.items()]
-                    return self.send(json.dumps(rows).encode(), body=body)
-                if path.startswith(f"api/models/{model}"):
-                    value = {"id": model, "modelId": model, "sha": COMMIT, "library_name": "transformers",
-                             "tags": ["transformers"],
-                             "config": json.loads(held["config.json"]),
-                             "siblings": [{"rfilename": name} for name in held]}  # fmt: skip
-                    return self.send(json.dumps(value).encode(), body=body)
-                for name, data in held.items():
-                    if path.startswith(f"{model}/resolve/") and path.endswith(f"/{name}"):
-                        return self.send(data, body=body)
-            return self.send(b"{}", body=body, status=404)
-
-        def send(self, data: bytes, *, body: bool, status: int = 200) -> None:
-            span = self.headers.get("Range", "")
-            if span.startswith("bytes=") and status == 200:
-                first, _, last = span[6:].partition("-")
-                data, status = data[int(first or 0) : int(last) + 1 if last else None], 206
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(data)))
-            self.send_header("X-Repo-Commit", COMMIT)
-            self.send_header("ETag", f'"{hashlib.sha256(data).hexdigest()}"')
-            self.send_header("Content-Type", "application/json")
-            self.end_headers()
-            if body:
-                self.wfile.write(data)
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"files": files}))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}"

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import random
 import socket
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from email.utils import format_datetime
 from typing import Any
 
 import pytest
 from wire.server import (
-    CHUNKED,
-    HEAD,
     USAGE,
     Answer,
     WireServer,
@@ -21,82 +16,15 @@ from wire.server import (
     completion,
     delta,
     fault,
-    frame,
     http,
     says,
     stream,
 )
+from wire.talking import ASK, NOW, TOOL, NoClock, calls_of, one_call, talk
 
 from opsagent.models.faults import ModelRefused
 from opsagent.models.openai_chat import Endpoint, OpenAIChat
-from opsagent.protocols import Reply
-from opsagent_tools.errors import InputError, ModelUnavailable, ModelUnusable, OpsError
-
-NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
-TOOL = {"type": "function", "function": {"name": "tail_log", "parameters": {"type": "object", "properties": {}}}}
-ASK: list[dict[str, Any]] = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
-
-
-@dataclass
-class NoClock:
-    """Waits in no time, and remembers."""
-
-    waits: list[float] = field(default_factory=list)
-
-    def now(self) -> float:
-        return sum(self.waits)
-
-    def sleep(self, seconds: float) -> None:
-        self.waits.append(seconds)
-
-
-@dataclass
-class Talk:
-    """What came of a script: reply or error, the server, the waits and the events."""
-
-    server: WireServer
-    waits: list[float]
-    events: list[tuple[str, dict[str, Any]]]
-    reply: Reply | None = None
-    error: OpsError | None = None
-    client: OpenAIChat | None = None
-
-    def types(self) -> list[str]:
-        return [kind for kind, _ in self.events]
-
-
-def talk(
-    *script: Answer,
-    messages: Sequence[dict[str, Any]] = ASK,
-    stall_s: float = 5.0,
-    first_s: float = 5.0,
-    **options: Any,
-) -> Talk:
-    """Ask once through the real SDK and a real socket. Every answer of the script must be met."""
-    clock = NoClock()
-    with WireServer(script) as server:
-        made = Talk(server, clock.waits, [])
-        endpoint = Endpoint("m", server.url, "EMPTY", connect_s=2.0, first_s=first_s, stall_s=stall_s)
-        client = OpenAIChat(
-            endpoint, clock=clock, rng=random.Random(1), now=lambda: NOW,
-            emit=lambda kind, **data: made.events.append((kind, data)), **options,
-        )  # fmt: skip
-        made.client = client
-        try:
-            made.reply = client.next(messages, [TOOL])
-        except OpsError as error:
-            made.error = error
-        assert len(server.requests) == len(script), f"{len(server.requests)} of {len(script)} answers were asked for"
-    return made
-
-
-def calls_of(made: Talk) -> list[tuple[str, str, Any]]:
-    assert made.reply is not None, made.error
-    return [(c.id, c.name, c.arguments) for c in made.reply.calls]
-
-
-def one_call(*entries: dict[str, Any], finish: str = "tool_calls") -> Answer:
-    return stream(*[delta(tool_calls=[entry]) for entry in entries], delta(finish), USAGE)
+from opsagent_tools.errors import InputError, ModelUnavailable, ModelUnusable
 
 
 def test_1_arguments_that_are_not_json_arrive_untouched() -> None:
@@ -438,60 +366,3 @@ def test_16_a_whole_answer_although_a_stream_was_asked_for_is_fine() -> None:
     made = talk(completion({"content": "whole"}))
     assert made.reply is not None
     assert made.reply.text == "whole"
-
-
-HALF = delta(tool_calls=[call('{"path": "/et', name="tail_log", id="a", index=0)])
-BROKEN = {
-    "socket reset in the middle of the arguments": stream(HALF, done=False, cut=True),
-    "chunked body without its end": Answer((CHUNKED, b"%x\r\n" % len(frame(HALF)), frame(HALF), b"\r\n")),
-    "error event": stream(HALF, {"error": {"message": "CUDA error", "code": 500}}),
-    "no finish reason": stream(HALF),
-    "no finish reason and no [DONE]": stream(HALF, done=False),
-    "a line that is not JSON": stream(HALF, "{nonsense"),
-    "a stall": stream(HALF, 0.8, delta("tool_calls")),
-    "nothing at all": Answer((HEAD,)),
-}
-
-
-@pytest.mark.parametrize("kind", BROKEN)
-def test_17_a_broken_stream_is_thrown_away_and_asked_again(kind: str) -> None:
-    good = one_call(call('{"path": "/x"}', name="tail_log", id="b", index=0))
-    made = talk(BROKEN[kind], good, stall_s=0.25)
-    assert calls_of(made) == [("b", "tail_log", '{"path": "/x"}')]
-    assert made.types() == ["model.retry"]
-    assert made.server.hits >= 1
-
-
-def test_17_after_two_broken_streams_we_ask_without() -> None:
-    made = talk(BROKEN["no finish reason"], BROKEN["no finish reason"], completion({"content": "whole"}))
-    assert made.reply is not None
-    assert [request.get("stream", False) for request in made.server.requests] == [True, True, False]
-
-
-def test_17_unknown_usage_is_said() -> None:
-    made = talk(stream(delta(content="ok"), delta("stop")))
-    assert made.reply is not None
-    assert made.reply.usage == {}
-    assert "usage-unknown" in made.reply.notes
-
-
-def test_usage_and_the_key_and_no_sdk_retries() -> None:
-    made = talk(says("hello"))
-    assert made.reply is not None
-    assert made.reply.usage == {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
-    assert "authorization: bearer empty" in made.server.headers[0].lower()
-    assert "x-stainless-retry-count: 0" in made.server.headers[0].lower()
-
-
-def test_comments_empty_lines_and_keepalives_in_a_stream_are_nothing() -> None:
-    body = (
-        HEAD
-        + b": ping\n\n"
-        + frame(delta(content="o"))
-        + b"\n\n: ping\n\n"
-        + frame(delta("stop", content="k"))
-        + frame(USAGE)
-    )
-    made = talk(Answer((body,)))
-    assert made.reply is not None
-    assert made.reply.text == "ok"

@@ -124,37 +124,25 @@ def make_budget(
     running, bound_by = running_requests(settings, rules, tokens, slots, per_request, hybrid=state is not None)
     state_bytes, intermediate = state_pools(settings, state, max(slots, 0), max(running, 0))
     kv = _pool_bytes(price, tokens, swa_tokens, settings.page_size)
-    rows = (
-        (max(running, 0) + rules.extra_row)
-        * (settings.context + 4 + (settings.spec.draft_tokens if settings.spec else 0))
-        * 4
-    )
-    lists = 8 * (max(tokens, 0) + max(swa_tokens, 0)) // settings.page_size + (8 * max(tokens, 0) if swa_tokens else 0)
-    pool_end = free - weights - growth - extra_loss - state_bytes - intermediate - kv - _rounded(rows) - _rounded(lists)
+    beside = _beside_pools(settings, rules, running, tokens, swa_tokens)
+    pool_end = free - weights - growth - extra_loss - state_bytes - intermediate - kv - beside
     if rules.draft_first:
         pool_end -= draft_weights
     return Budget(
-        free=free,
-        weights=weights,
-        draft_weights=draft_weights,
-        rope_growth=growth,
-        usable=usable,
-        spec_reserve=reserve,
-        slots=slots,
-        slots_per_request=per_request,
-        state=state,
-        state_bytes=state_bytes,
-        intermediate_bytes=intermediate,
-        tokens=tokens,
-        swa_tokens=swa_tokens,
-        running=running,
-        context=settings.context,
-        price=price,
-        kv_bytes=kv,
+        free=free, weights=weights, draft_weights=draft_weights, rope_growth=growth, usable=usable, spec_reserve=reserve,
+        slots=slots, slots_per_request=per_request, state=state, state_bytes=state_bytes, intermediate_bytes=intermediate,
+        tokens=tokens, swa_tokens=swa_tokens, running=running, context=settings.context, price=price, kv_bytes=kv,
         draft_kv_bytes=int(draft_cell * (max(tokens, 0) + settings.page_size)) if draft_layers else 0,
-        pool_end=pool_end,
-        bound_by=bound_by,
-    )
+        pool_end=pool_end, bound_by=bound_by,
+    )  # fmt: skip
+
+
+def _beside_pools(settings: Settings, rules: Arithmetic, running: int, tokens: int, swa_tokens: int) -> int:
+    """Bytes of the tables beside the pools: where each request's tokens are, and the lists of free pages."""
+    drafts = settings.spec.draft_tokens if settings.spec else 0
+    rows = (max(running, 0) + rules.extra_row) * (settings.context + 4 + drafts) * 4
+    lists = 8 * (max(tokens, 0) + max(swa_tokens, 0)) // settings.page_size + (8 * max(tokens, 0) if swa_tokens else 0)
+    return _rounded(rows) + _rounded(lists)
 
 
 def split_state(

@@ -41,48 +41,26 @@ def plan(
     must not change (`speculation`, `precision`, or a flag). Raises InputError for a configuration that is not a model's.
     """
     case = make_case(
-        config,
-        gpus=gpus,
-        sglang=sglang,
-        env=env or {},
-        free_gib=free_gib,
-        checkpoint=checkpoint,
-        draft_config=draft_config,
-        calibration=calibration,
-    )
+        config, gpus=gpus, sglang=sglang, env=env or {}, free_gib=free_gib, checkpoint=checkpoint,
+        draft_config=draft_config, calibration=calibration,
+    )  # fmt: skip
     arguments = read_arguments(list(flags), case)
     found, failed = judge(case, arguments)
     better = search(case, arguments, found, failed, want, keep) if advise else Better()
+    state = found.budget if found and found.budget and found.budget.state else None
     return Plan(
-        verdict="fails" if failed else "fits",
-        failure=failed.failure if failed else None,
-        cause=failed.cause if failed else None,
-        words=failed.words if failed else "",
-        fix=failed.fix if failed else "",
-        sglang=case.version,
-        architecture=case.spec.architecture,
-        asked=Asked(flags=list(flags)),
+        verdict="fails" if failed else "fits", failure=failed.failure if failed else None,
+        cause=failed.cause if failed else None, words=failed.words if failed else "", fix=failed.fix if failed else "",
+        sglang=case.version, architecture=case.spec.architecture, asked=Asked(flags=list(flags)),
         limits=limits_of(found) if not failed else None,
-        intervals=intervals_of(case, arguments.values, found)
-        if not failed
-        else intervals_of(case, arguments.values, None),
-        per_gpu_gib=per_gpu(found),
+        intervals=intervals_of(case, arguments.values, found if not failed else None), per_gpu_gib=per_gpu(found),
         mem_fraction_static=round(found.settings.mem_fraction, 6) if found is not None else None,
-        binding_constraint=binding(case, found, failed),
-        proposal=better.proposal,
-        advice=better.advice,
-        balance=better.balance,
-        notes=notes_of(case, arguments, found, failed, want),
-        not_modelled=not_modelled(case, found),
-        sources=sources_of(case),
-        wish=want,
-        calibration=calibration.text(),
-        corrections=calibration.corrections(),
-        slots=found.budget.slots if found and found.budget and found.budget.state else None,
-        slots_per_request=found.budget.slots_per_request if found and found.budget and found.budget.state else None,
-        gpus=gpus.count,
-        assessed=better.assessed,
-    )
+        binding_constraint=binding(case, found, failed), proposal=better.proposal, advice=better.advice,
+        balance=better.balance, notes=notes_of(case, arguments, found, failed, want),
+        not_modelled=not_modelled(case, found), sources=sources_of(case), wish=want, calibration=calibration.text(),
+        corrections=calibration.corrections(), slots=state.slots if state else None,
+        slots_per_request=state.slots_per_request if state else None, gpus=gpus.count, assessed=better.assessed,
+    )  # fmt: skip
 
 
 def not_modelled(case: Case, found: Assessment | None) -> list[str]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from typing import Any
 
 from opsagent_tools.errors import InputError
 from opsagent_tools.sglang.families import FAMILIES, Family, read_layers, read_linear, read_mla, read_moe
 from opsagent_tools.sglang.modelspec import (
     MLA_ARCHITECTURES,
     Config,
+    Mla,
     ModelSpec,
     Vision,
     architecture_of,
@@ -84,77 +86,81 @@ def check_sizes(spec: ModelSpec) -> None:
         raise InputError("vision_config has more heads than width", where="config.json")
 
 
-def _spec(config: Config, dtype: str) -> ModelSpec:
-    architecture = architecture_of(config)
-    text = text_config(config)
-    family = FAMILIES.get(architecture, Family())
-    hidden = number(text, "hidden_size", "n_embd", "d_model")
+@dataclass(frozen=True, slots=True)
+class _Heads:
+    """How attention is built: heads, their widths, and the biases of the projections."""
+
+    heads: int
+    head_dim: int
+    mla: Mla | None
+    qkv_bias: bool
+    o_bias: bool
+    rotary_dim: int
+
+
+def _heads(architecture: str, text: Config, family: Family, hidden: int, rope: Any) -> _Heads:
     heads = number(text, "num_attention_heads", "n_head")
     if hidden <= 0 or heads <= 0:
         raise InputError(f"hidden_size {hidden} or num_attention_heads {heads} is not positive", where="config.json")
     mla = read_mla(text) if _is_mla(architecture, text) else None
     head_dim = number(text, "attention_head_dim", default=0) if architecture.startswith("NemotronH") else 0
     head_dim = head_dim or number(text, "head_dim", default=family.head_dim or hidden // heads)
-    attention_bias = bool(text.get("attention_bias", text.get("qkv_bias", False)))
+    bias = bool(text.get("attention_bias", text.get("qkv_bias", False)))
+    inner = rope.get("partial_rotary_factor") if isinstance(rope, Mapping) else 0
+    partial = float(text.get("partial_rotary_factor") or inner or 1.0)
+    return _Heads(
+        heads, head_dim, mla, bias if family.qkv_bias is None else family.qkv_bias,
+        bias if family.o_bias is None else family.o_bias,
+        0 if _no_rope(architecture, text) else mla.rope if mla else int(head_dim * partial),
+    )  # fmt: skip
+
+
+def _spec(config: Config, dtype: str) -> ModelSpec:
+    architecture, text = architecture_of(config), text_config(config)
+    family = FAMILIES.get(architecture, Family())
+    hidden = number(text, "hidden_size", "n_embd", "d_model")
     rope = text.get("rope_parameters") or text.get("rope_scaling") or {}
-    partial = float(
-        text.get("partial_rotary_factor")
-        or (rope.get("partial_rotary_factor") if isinstance(rope, Mapping) else 0)
-        or 1.0
-    )
-    layers = read_layers(architecture, text)
+    at = _heads(architecture, text, family, hidden, rope)
+    layers, mla = read_layers(architecture, text), at.mla
     # A hybrid whose configuration names no recurrent layer has no state to divide the memory by.
     linear = read_linear(architecture, text) if any(layer.mixer in ("linear", "both") for layer in layers) else None
-    quantization = (
-        config.get("quantization_config") or text.get("quantization_config") or config.get("compression_config") or {}
-    )
+    width = dtype_bytes(config, text, dtype)
     return ModelSpec(
-        architecture=architecture,
-        model_type=str(config.get("model_type") or ""),
-        dtype_bytes=dtype_bytes(config, text, dtype),
-        hidden=hidden,
+        architecture=architecture, model_type=str(config.get("model_type") or ""), dtype_bytes=width, hidden=hidden,
         vocab=number(text, "vocab_size", default=0) or number(config, "vocab_size"),
-        tied=not architecture.startswith("Lfm2For")
-        and bool(text.get("tie_word_embeddings", config.get("tie_word_embeddings", family.tied))),
+        tied=_tied(architecture, config, text, family), layers=layers, heads=at.heads,
         context=context_length(text, per_layer_rope=architecture.startswith("Gemma3")),
-        layers=layers,
-        heads=heads,
         kv_heads=number(
-            text, "num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num", default=heads
+            text, "num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num", default=at.heads
         ),
-        head_dim=mla.nope + mla.rope if mla else head_dim,
-        v_head_dim=number(text, "v_head_dim", default=head_dim),
-        intermediate=_width(architecture, text, hidden),
-        qkv_bias=attention_bias if family.qkv_bias is None else family.qkv_bias,
-        o_bias=attention_bias if family.o_bias is None else family.o_bias,
+        head_dim=mla.nope + mla.rope if mla else at.head_dim,
+        v_head_dim=number(text, "v_head_dim", default=at.head_dim),
+        intermediate=_width(architecture, text, hidden), qkv_bias=at.qkv_bias, o_bias=at.o_bias,
         qk_norm="head" if architecture == "Glm4MoeForCausalLM" and text.get("use_qk_norm") else family.qk_norm,
         output_gate=bool(text.get("attn_output_gate", architecture.startswith(("Qwen3Next", "Qwen3_5")))),
-        mlp_gated=family.mlp_gated,
-        mlp_bias=bool(text.get("mlp_bias", False)),
-        norms=family.norms,
-        head_bytes=family.head_bytes or dtype_bytes(config, text, dtype),
-        embed_sharded=family.embed_sharded,
-        rope_tables=family.rope_tables,
-        rope_copies=2 if mla and _is_yarn(rope) else 0,
-        swa_kv_heads=number(text, "swa_num_key_value_heads", default=0),
-        swa_head_dim=number(text, "swa_head_dim", default=0),
-        swa_v_head_dim=number(text, "swa_v_head_dim", default=0),
-        hybrid_swa=architecture in SWA_ARCHITECTURES,
-        sinks=family.sinks,
-        mla=mla,
-        linear=linear,
-        moe=read_moe(architecture, text),
-        vision=read_vision(architecture, config),
+        mlp_gated=family.mlp_gated, mlp_bias=bool(text.get("mlp_bias", False)), norms=family.norms,
+        head_bytes=family.head_bytes or width, embed_sharded=family.embed_sharded, rope_tables=family.rope_tables,
+        rope_copies=2 if mla and _is_yarn(rope) else 0, swa_kv_heads=number(text, "swa_num_key_value_heads", default=0),
+        swa_head_dim=number(text, "swa_head_dim", default=0), swa_v_head_dim=number(text, "swa_v_head_dim", default=0),
+        hybrid_swa=architecture in SWA_ARCHITECTURES, sinks=family.sinks, mla=mla, linear=linear,
+        moe=read_moe(architecture, text), vision=read_vision(architecture, config),
         mtp_layers=number(text, "mtp_num_hidden_layers", "num_nextn_predict_layers", default=0),
-        rotary_dim=0 if _no_rope(architecture, text) else mla.rope if mla else int(head_dim * partial),
-        rope_rows=_rope_rows(text, rope),
-        ssm_dtype=str(text.get("mamba_ssm_dtype") or "float32"),
-        quantization=quantization if isinstance(quantization, Mapping) else {},
-        multimodal=text is not config or "vision_config" in config,
-        encoder_subconfig=text is not config,
-        not_modelled=_gaps(architecture, config, text),
-        raw=config,
-    )
+        rotary_dim=at.rotary_dim, rope_rows=_rope_rows(text, rope),
+        ssm_dtype=str(text.get("mamba_ssm_dtype") or "float32"), quantization=_quantization(config, text),
+        multimodal=text is not config or "vision_config" in config, encoder_subconfig=text is not config,
+        not_modelled=_gaps(architecture, config, text), raw=config,
+    )  # fmt: skip
+
+
+def _tied(architecture: str, config: Config, text: Config, family: Family) -> bool:
+    """Whether the output layer is the embedding. LFM2's class has its own, whatever its configuration says."""
+    said = text.get("tie_word_embeddings", config.get("tie_word_embeddings", family.tied))
+    return not architecture.startswith("Lfm2For") and bool(said)
+
+
+def _quantization(config: Config, text: Config) -> Mapping[str, Any]:
+    said = config.get("quantization_config") or text.get("quantization_config") or config.get("compression_config")
+    return said if isinstance(said, Mapping) else {}
 
 
 def _is_mla(architecture: str, text: Config) -> bool:
