@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,6 +11,10 @@ from opsagent_tools.errors import ExitCode, OpsError
 
 if TYPE_CHECKING:
     from opsagent.models.select import Choice
+
+
+LEAST_PYTHON = (3, 8)
+"""Of a host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,7 @@ def host(name: str, open_host: Callable[[], Any]) -> Iterator[Check]:
         yield failed("host", name, error)
         return
     yield Check("host", name, done.ok, one_line(done.stdout or done.stderr))
+    yield _python(name, machine_host)
     query = ("nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader")
     try:
         cards = argv(machine_host, *query, timeout_s=30.0)
@@ -57,6 +63,22 @@ def host(name: str, open_host: Callable[[], Any]) -> Iterator[Check]:
     else:
         why = one_line(cards.stderr or cards.stdout) or "nvidia-smi does not answer"
         yield Check("host", f"{name} GPUs", None, why, "no driver yet, or no GPU: runbooks/migrate.md installs one")
+
+
+def _python(name: str, machine_host: Any) -> Check:
+    """What jobs, probes and file tools run in."""
+    from opsagent.transcript import one_line
+    from opsagent_tools.host import argv
+
+    try:
+        said = argv(machine_host, "python3", "--version", timeout_s=20.0)
+    except OpsError as error:
+        return failed("host", f"{name} python3", error)
+    words = one_line(said.stdout or said.stderr)
+    found = re.match(r"Python (\d+)\.(\d+)", words)
+    fine = said.ok and found is not None and (int(found[1]), int(found[2])) >= LEAST_PYTHON
+    hint = "" if fine else "install python3, 3.8 or newer: jobs, files and probes need it"
+    return Check("host", f"{name} python3", fine, words, hint)
 
 
 # --- the LLM -------------------------------------------------------------------------------------------------------

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from fakes import FakeHost
 
-from opsagent import doctor_machine
+from opsagent import doctor, doctor_machine
 from opsagent.cli.doctor import command
 
 
@@ -64,3 +65,16 @@ def test_a_configuration_folder_that_cannot_be_written_is_worth_knowing(home: Pa
     env = {"XDG_CONFIG_HOME": str(home / "file"), "XDG_STATE_HOME": str(home / "state")}
     found = {check.name: check for check in doctor_machine.machine(env)}
     assert (found["configuration folder"].ok, bool(found["configuration folder"].hint)) == (None, True)
+
+
+@pytest.mark.parametrize(
+    ("said", "fine"),
+    [((0, "Python 3.11.7\n", ""), True), ((0, "Python 3.6.9\n", ""), False), ((127, "", "not found\n"), False)],
+)
+def test_a_host_needs_python(said: tuple[int, str, str], fine: bool) -> None:
+    host = FakeHost()
+    host.programs["python3"] = lambda *_a: said
+    host.programs["uname"] = lambda *_a: (0, "Linux 6.8.0 x86_64\n", "")
+    host.programs["nvidia-smi"] = lambda *_a: (0, "RTX A6000, 49140 MiB, 580\n", "")
+    found = {check.name: check for check in doctor.host("box", lambda: host)}
+    assert (found["box python3"].ok, found["box GPUs"].ok) == (fine, True)
