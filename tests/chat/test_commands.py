@@ -56,24 +56,6 @@ def test_plan_remembers_what_it_was_asked(tmp_path: Path) -> None:
         assert {a["model"] for a in asked} == {"/srv/models/m"}
 
 
-def test_run_report_stop_and_rollback_on_the_chats_own_lab(tmp_path: Path) -> None:
-    with talking(tmp_path, answers=["y"]) as t:
-        obey(t.chat, "/run launch -p want_context=16384")
-        assert t.chat.last_code == 0
-        served = [s for s in t.lab.world.listeners if s.port == 30000]
-        assert served
-        run = next(iter(t.chat.runs))
-        obey(t.chat, "/report")
-        obey(t.chat, f"/verify {t.chat.runs[run]}")
-        assert t.chat.last_code == 0
-        obey(t.chat, "/stop")
-        assert t.chat.last_code == 0
-        assert not [s for s in t.lab.world.listeners if s.port == 30000]
-        assert t.chat.report is not None
-        assert t.lab.state == t.chat.session.folder / "lab.json"
-        assert [n["phase"] for n in t.notes("chat.run")] == ["begun", "ended", "begun", "ended"]
-
-
 def test_run_that_is_refused_does_nothing(tmp_path: Path) -> None:
     with talking(tmp_path, answers=["no"]) as t:
         obey(t.chat, "/run launch")

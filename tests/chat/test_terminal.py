@@ -15,9 +15,11 @@ from terminal import CTRL_C, CTRL_D, OPSAGENT, Session
 from wire.server import USAGE, Answer, WireServer, call, delta, says, stream
 
 from opsagent.chat.record import chats_root
+from opsagent.cli.chat import command
 from opsagent.fence import FENCED
 from opsagent.journal.runs import open_run, runs_root
 from opsagent.verify import verify
+from opsagent_tools.errors import InputError
 from opsagent_tools.sglang.words import tokens
 
 FAST = [sys.executable, "-c", "from opsagent.cli import main; main()"]
@@ -80,10 +82,14 @@ def test_the_story_of_a_chat(tmp_path: Path, lab: str) -> None:
         s.expect(PROMPT)
         s.line("/report")
         s.expect("SIMULATED · run")
+        s.expect(PROMPT)
+        s.line("/stop")
+        s.expect("launched on gpu1 and stopped again", 60)
+        s.expect("stopped by the operator: 1 of 1 calls done")
         chat = leave(s)
         results = [m["content"] for m in server.requests[-1]["messages"] if m["role"] == "tool"]
     run = next(iter(runs_root().iterdir()))
-    assert open_run(run).status == "verified"
+    assert json.loads((run / "report.json").read_text())["weight_loads"] == 1
     told = json.loads(FENCED.findall(results[0])[0][2])
     assert (told["answer"], told["run"], told["status"]) == ("yes", run.name, "verified")
     alone = json.loads(FENCED.findall(results[1])[0][2])["result"]
@@ -91,7 +97,7 @@ def test_the_story_of_a_chat(tmp_path: Path, lab: str) -> None:
     assert planned.group(2) == tokens(alone["limits"]["max_total_num_tokens"])
     assert all(event.startswith(f"{run.name}/e") for limit in told["limits"] for event in limit["evidence"])
     notes = [event.data for event in open_run(chats_root() / chat).log.events if event.type == "note"]
-    assert [n["phase"] for n in notes if n["kind"] == "chat.run"] == ["begun", "ended"]
+    assert [n["phase"] for n in notes if n["kind"] == "chat.run"] == ["begun", "ended"] * 2  # made, stopped
     assert [n["answer"] for n in notes if n["kind"] == "chat.decided"] == ["yes"]
     assert verify(chats_root() / chat).ok
     assert verify(run).ok
@@ -194,8 +200,9 @@ def test_a_chat_can_be_a_script(tmp_path: Path, lab: str) -> None:
      (["--host", "target=nowhere-at-all"], "nowhere-at-all"), (["--resume", "x", "--lab", "dense"], "--resume"),
      (["--lab", "dense", "--llm", "replay:x"], "replay"), (["--lab", "dense", "--host", "local"], "--lab")],
 )  # fmt: skip
-def test_bad_input_is_one_error(tmp_path: Path, words: list[str], hint: str) -> None:
-    done = subprocess.run([*FAST, "chat", *words], input="", capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert done.returncode == 2
-    assert hint in done.stderr
-    assert "Traceback" not in done.stderr
+def test_bad_input_is_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], hint: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError) as caught:
+        command.main(words, standalone_mode=False)
+    assert hint in f"{caught.value.what} {caught.value.hint}"
+    assert not list(chats_root().glob("*/events.jsonl"))
