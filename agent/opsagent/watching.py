@@ -72,7 +72,11 @@ class HostWatch:
             gone = bystanders.lost(run.open_host(role), before, run.clock)
         except OpsError:
             return None  # a host that is away says nothing of its tenants; the next look will
-        named = [each for each in gone if call is not None and is_named(run, call, each)]
+        begun = [known for known in run.journal.state.calls.values() if "call.started" in known.events]
+        here = [
+            known.call for known in begun if known.call.host == host
+        ]  # not only this one: a look may have been lost
+        named = [each for each in gone if any(is_named(run, made, each) for made in here)]
         lost = [each for each in gone if each not in named]
         if named:
             run.emit("bystanders", host=host, call=call.id if call else "", ended=named)

@@ -145,10 +145,15 @@ def _approving(session: Session) -> Session:
     return session
 
 
+def opened(folder: Path, hosts: str) -> Session:
+    """A new run."""
+    wish = Wish(book(), real_places(book(), ["target=box"], hosts, folder.parent), folder=folder, approve="ask")
+    return _approving(begin(wish))
+
+
 def start(folder: Path, hosts: str, disk: Disk | None = None) -> StatusReport:
     """The first process of a run."""
-    wish = Wish(book(), real_places(book(), ["target=box"], hosts, folder.parent), folder=folder, approve="ask")
-    with _approving(begin(wish)) as session:
+    with opened(folder, hosts) as session:
         if disk is not None:
             session.journal._disk = disk
         return conduct(session)

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from fakes import FakeHost
-from kill.small import effects, hosts_file, small_lab, start
+from kill.small import effects, hosts_file, opened, small_lab, start
 from kill.test_small import ONCE
 
+from opsagent.call import Call
 from opsagent.checked import checked_runbook
 from opsagent.data import find_runbook
 from opsagent.journal import read_log
@@ -18,8 +19,10 @@ from opsagent.journal.runs import open_run
 from opsagent.places import lab_places
 from opsagent.replay.recording import Recording
 from opsagent.replay.run import replay
+from opsagent.run import Run
 from opsagent.session import Wish, begin, conduct
 from opsagent.verify import verify
+from opsagent.watching import HostWatch
 from opsagent_lab.faults import Fault
 from opsagent_tools.bystanders import look, lost
 
@@ -90,6 +93,14 @@ def test_the_scenario_of_a_tenant(tmp_path: Path) -> None:
         lab.close()
 
 
+class Away(HostWatch):
+    """Sees nothing after the stop."""
+
+    def after(self, run: Run, call: Call) -> None:
+        if call.tool != "stop_server":
+            super().after(run, call)
+
+
 # --- health --------------------------------------------------------------------------------------------------------
 
 
@@ -126,3 +137,12 @@ def test_a_slow_moment_is_no_death(host: FakeHost) -> None:
             host.listeners.update(listening)
 
     assert lost(host, before, Back()) == []
+
+
+def test_who_was_named_by_an_earlier_call_is_no_bystander_either(tmp_path: Path) -> None:
+    """The look after the stop was lost with the link; the next one finds the server gone."""
+    folder = tmp_path / "run"
+    with small_lab(tmp_path) as lab, opened(folder, hosts_file(lab, tmp_path)) as session:
+        session.run.watch = Away()
+        assert conduct(session).status == "verified"
+    assert [each["port"] for data in events(folder) for each in data.get("ended", [])] == [8999]
