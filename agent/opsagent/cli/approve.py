@@ -40,17 +40,9 @@ if TYPE_CHECKING:
 @click.option("--show", "only_show", is_flag=True, help="Only show what waits, and the hash for a pre-approval file.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object: what was recorded.")
 def command(
-    run: str,
-    call: str,
-    yes: bool,
-    confirm_host: str,
-    reject: str | None,
-    stop: str | None,
-    change: str | None,
-    happened: str | None,
-    only_show: bool,
-    as_json: bool,
-) -> int:
+    run: str, call: str, yes: bool, confirm_host: str, reject: str | None, stop: str | None,
+    change: str | None, happened: str | None, only_show: bool, as_json: bool,
+) -> int:  # fmt: skip
     """Answer CALL (c12) of RUN. Without CALL: the one that waits.
 
     The answer holds for exactly this call, on this host, with the facts as they were when it was judged; it is used once,
