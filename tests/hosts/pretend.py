@@ -49,11 +49,17 @@ class _C:
     @staticmethod
     def _cuda_getArchFlags():
         return "sm_80 sm_90 sm_100 sm_120"
+uint8 = "uint8"
+def empty(size, dtype, device):
+    import os
+    from pathlib import Path
+    Path(os.environ["PRETEND_GPU"], str(os.getpid())).write_text(str(size >> 20))
 class version:
     cuda = None
 class cuda:
     is_available = staticmethod(lambda: True)
     device_count = staticmethod(lambda: 1)
+    mem_get_info = staticmethod(lambda: (139 * 2**30, 140 * 2**30))
     get_device_capability = staticmethod(lambda _i: (9, 0))
     get_device_name = staticmethod(lambda _i: "NVIDIA H200")
 """

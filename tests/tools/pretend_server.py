@@ -3,7 +3,7 @@
 Run by a wrapper that the tests write. Environment: PRETEND_LOG (a recorded log), PRETEND_SEED, PRETEND_DELAY (seconds a
 line), PRETEND_BIND ("no": never listen, as when the port is taken and somebody else answers), and of a pretended card
 PRETEND_GPU (folder in which each process notes what it holds) and PRETEND_MIB. PRETEND_KILL: pattern of the line at
-which the kernel kills the scheduler.
+which the kernel kills the scheduler; PRETEND_WAIT: at which it is waited for until somebody does.
 PRETEND_ENDS: exit code after the last line of a log that does not get ready (137: it kills itself, as SGLang does).
 
 It answers like a model with random weights: tokens without end, none of them text.
@@ -109,6 +109,8 @@ def play(port: int, worker: subprocess.Popen[bytes]) -> ThreadingHTTPServer | No
     """Print the log, line by line; the server, once it listens."""
     server = None
     for line in TEXT.splitlines():
+        if at("PRETEND_WAIT", line):
+            worker.wait()
         if at("PRETEND_KILL", line):
             worker.kill()
             worker.wait()

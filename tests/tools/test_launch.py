@@ -166,6 +166,20 @@ def test_silence_without_work_is_stuck_and_is_ended() -> None:
     assert result.gpu_memory_back
 
 
+def test_what_is_long_is_what_it_took_before() -> None:
+    """A slow disk is known from earlier starts: the expected time is shown, and silence counts against it."""
+    rows = [row for row in timeline(HEALTHY) if row[0] < 17]
+    host, seen = machine(Script(rows, gpu_mib={0: 2000})), list[Progress]()
+    phase = launch(machine(Script(rows)), []).summary.partition("in phase ")[2].partition(":")[0]
+    history = {"phase_seconds": {phase: 400.0}}
+    ctx = Context("7f3a", "c58", clock=host.clock, progress=seen.append, history=history)
+    args = LaunchSglangArgs.model_validate({"model": "/srv/m", "preflight": False})
+    result = launch_sglang.run(host, args, ctx)
+    assert result.state == "stuck"
+    assert host.clock.seconds > 5 * 400
+    assert {p.expected_s for p in seen if p.text.startswith(phase)} == {400.0}
+
+
 def test_silence_while_kernels_compile_is_waited_for() -> None:
     rows = timeline(HEALTHY)
     late = [(second if second < 33 else second + 1200, text) for second, text in rows]
