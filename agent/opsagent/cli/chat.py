@@ -138,6 +138,8 @@ def _greet(opened: Opened, chat: Chat) -> None:
     view.say(f"chat {chat.id} · hosts {', '.join(chat.ground.names)}{mark}", "bold")
     if chat.talk is None:
         view.say(NO_MODEL)
+    else:
+        view.say("What you type is sent to it too; secrets that can be told by their shape are taken out first.")
     view.say("A chat only reads; what changes a host is a run, and you are asked first. /help · Ctrl-D leaves")
     if not opened.began:
         _remember(chat)
