@@ -50,16 +50,20 @@ def recorded() -> list[Example]:
     return found + [Example(name, "unknown", "none", real(name)) for name in CUT]
 
 
-def variants() -> list[Example]:
-    """Sections of the files in data/variants: `=== slug [verdict] | source`, then the log."""
+def sections(path: Path) -> list[Example]:
+    """Sections of a file: `=== slug [verdict] | source`, then the log."""
     found = []
-    for path in sorted((DATA / "variants").glob("*.txt")):
-        for number, part in enumerate(path.read_text("utf-8").split("=== ")[1:]):
-            head, _, text = part.partition("\n")
-            want, _, source = head.partition(" | ")
-            slug, _, verdict = want.partition(" ")
-            found.append(Example(f"{path.stem}-{number}", verdict or "failed", slug, text, source))
+    for number, part in enumerate(path.read_text("utf-8").split("=== ")[1:]):
+        head, _, text = part.partition("\n")
+        want, _, source = head.partition(" | ")
+        slug, _, verdict = want.partition(" ")
+        found.append(Example(f"{path.stem}-{number}", verdict or "failed", slug, text, source))
     return found
+
+
+def variants() -> list[Example]:
+    """The examples that the signatures were written with, in data/variants."""
+    return [e for path in sorted((DATA / "variants").glob("*.txt")) for e in sections(path)]
 
 
 def examples() -> list[Example]:

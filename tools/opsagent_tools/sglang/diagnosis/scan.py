@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from opsagent_tools.sglang.diagnosis.degenerate import answers_of
 from opsagent_tools.sglang.diagnosis.model import Noise
 from opsagent_tools.sglang.diagnosis.pattern import Index, Pattern
 from opsagent_tools.sglang.diagnosis.signature import Knowledge, NoiseRule
@@ -35,6 +36,7 @@ _ERROR = re.compile(
     r"^(?:[\w.:/-]+: )?(?:error|fatal|panic)\b|^failed: |\b(?:Error|Exception): |: (?:fatal )?error: ",
     re.I,
 )
+_REQUEST = re.compile(r"\b(?:Receive|Finish): obj=\w*Req(?:uest|Input)\(.{0,400}?(?:text|prompt)=")
 _MARKS = (
     *ANCHORS, "sigquit", "scheduler hit", "watchdog", "unexpectedly", "died during", "is dead", "attempting to bind",
     "warmup error", "crashed with", "killed", "startup failed", "exception", 'http/1.1" 2', "error", "fatal", "critical",
@@ -54,7 +56,7 @@ class Hit:
     phase: str
     ready: bool
     args: bool
-    """On the arguments line, which proves nothing by itself."""
+    """On the arguments line, or in what a client asked or the model answered: it proves nothing by itself."""
     noise: bool
     time: float | None
     error: bool = False
@@ -202,7 +204,7 @@ def _hit(result: Scan, n: int, event: Event, match: re.Match[str], launch: Launc
             match,
             launch.reader.facts.phase,
             0 < launch.ready_line < event.line,
-            "ServerArgs(" in event.text,
+            "ServerArgs(" in event.text or _quoted(event.text, match),
             rule is not None,
             event.head.time,
             event.role == "exception"
@@ -211,6 +213,13 @@ def _hit(result: Scan, n: int, event: Event, match: re.Match[str], launch: Launc
             result.knowledge.patterns[n].source,
         )
     )
+
+
+def _quoted(text: str, match: re.Match[str]) -> bool:
+    """The match lies in a logged request, or within the words of one answer: a model may well speak of errors."""
+    if _REQUEST.search(text, 0, match.start() + 1):
+        return True
+    return '"choices"' in text and len(match[0]) > 2 and any(match[0] in answer for answer in answers_of(text))
 
 
 def quote(event: Event, text: str, start: int = 0) -> str:
