@@ -124,6 +124,16 @@ def test_a_model_server_must_answer(host: FakeHost) -> None:
     assert host.clock.now() > began  # it was asked again before anybody was alarmed
 
 
+def test_ports_that_come_and_go_are_nobodys_server(host: FakeHost) -> None:
+    host.listeners |= {45001: (80, "python3"), 9100: (81, "python3")}
+    host.programs["ps"] = lambda _host, _argv, _stdin: (
+        0, "78 1 78 78 bob 900 S other\n80 1 80 80 bob 9000 S python3 x.py\n81 1 81 81 bob 20 S python3 y.py\n", "",
+    )  # fmt: skip
+    assert [each["name"] for each in look(host, "t1")] == ["port 9000"]
+    host.files["/proc/80/cgroup"] = b"0::/system.slice/metrics.service\n"
+    assert [each["name"] for each in look(host, "t1")] == ["port 9000", "port 45001"]
+
+
 def test_a_slow_moment_is_no_death(host: FakeHost) -> None:
     before = look(host, "t1")
     listening = dict(host.listeners)

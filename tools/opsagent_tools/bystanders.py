@@ -1,6 +1,8 @@
 """Servers of others on a host: what listens or holds GPU memory there, and whether that is still so after we wrote.
 
 Compared are things that a tenant would miss: the port that answers, the health of a model server, the process on the card.
+Ports that come and go are none of them: a listener counts when it is a model server or a service of the system, or when it
+has been there for a while on a port that somebody chose.
 """
 
 from __future__ import annotations
@@ -22,6 +24,10 @@ OURS = "opsagent-"
 """Units of opsagent's own jobs begin like this."""
 PASSING = ("sshd",)
 """They listen on ports that come and go with a login (forwarding)."""
+EPHEMERAL = 32768
+"""From here on the kernel gives out ports (`ip_local_port_range`): whoever has one may have another tomorrow."""
+SETTLED_S = 600
+"""So long a process must have listened to count as somebody's server."""
 TRIES, PAUSE_S = 3, 5.0
 """A server under load may be slow to answer: it is asked again before anybody is alarmed."""
 
@@ -29,7 +35,9 @@ TRIES, PAUSE_S = 3, 5.0
 def look(host: Host, run: str = "") -> list[Bystander]:
     """Every server on the host that is not one of this run's jobs. Raises HostError."""
     sockets = [one for one in _sockets(host) if one.process not in PASSING]
-    servers, _orphans = read_servers(host, read_processes(host), sockets)
+    processes = read_processes(host)
+    ages = {process.pid: process.age_s for process in processes}
+    servers, _orphans = read_servers(host, processes, sockets)
     by_port = {server.port: server for server in servers if server.port}
     family = {pid for server in servers for pid in server.processes}
     units = {pid: _unit(host, pid) for pid in {one.pid for one in sockets if one.pid}}
@@ -39,6 +47,9 @@ def look(host: Host, run: str = "") -> list[Bystander]:
         unit = units.get(one.pid or 0, "") or (server.unit if server else "")
         program = server.engine if server else one.process
         health = _health(host, port) if server else None
+        settled = port < EPHEMERAL and (one.pid is None or ages.get(one.pid, 0) >= SETTLED_S)
+        if not (server or settled or unit.endswith(".service")):
+            continue
         found.append(_made(f"port {port}", port, one.pid, program, unit, health))
     listening = {one.pid for one in sockets}
     for holder in _holders(host):
