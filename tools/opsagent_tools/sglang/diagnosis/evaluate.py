@@ -65,6 +65,8 @@ def _holds(scan: Scan, sign: Signature, hit: Hit, launch: Launch) -> tuple[Hit, 
     ended = sign.ended if sign.ended is not None else (True if sign.tier == 1 else None)
     if ended is not None and ended == launch.up and not (ended and hit.error):
         return None  # an error in so many words is none of a healthy server's notes, even if a server is up
+    if hit.warned and launch.up and hit.line < launch.ready_line and not hit.block:
+        return None  # a warning of a start that succeeded
     text = hit.match.string
     if any(re.search(s, text, re.I) for s in sign.but) or not all(re.search(s, text, re.I) for s in sign.with_):
         return None

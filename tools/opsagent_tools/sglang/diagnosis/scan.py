@@ -36,6 +36,7 @@ _ERROR = re.compile(
     r"^(?:[\w.:/-]+: )?(?:error|fatal|panic)\b|^failed: |\b(?:Error|Exception): |: (?:fatal )?error: ",
     re.I,
 )
+_WARNING = re.compile(r"^\[W\d{3,4} |\bWARN(?:ING)?\b|\b\w*Warning: ")
 _REQUEST = re.compile(r"\b(?:Receive|Finish): obj=\w*Req(?:uest|Input)\(.{0,400}?(?:text|prompt)=")
 _MARKS = (
     *ANCHORS, "sigquit", "scheduler hit", "watchdog", "unexpectedly", "died during", "is dead", "attempting to bind",
@@ -60,8 +61,10 @@ class Hit:
     noise: bool
     time: float | None
     error: bool = False
-    source: str = ""
     """The line is an exception, or calls itself an error."""
+    source: str = ""
+    warned: bool = False
+    """The line calls itself a warning."""
 
 
 @dataclass(slots=True)
@@ -211,6 +214,7 @@ def _hit(result: Scan, n: int, event: Event, match: re.Match[str], launch: Launc
             or event.head.level in ("ERROR", "CRITICAL", "FATAL")
             or bool(_ERROR.search(event.text)),
             result.knowledge.patterns[n].source,
+            event.head.level == "WARNING" or bool(_WARNING.search(event.text)),
         )
     )
 
