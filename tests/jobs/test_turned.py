@@ -45,6 +45,7 @@ def until(look: Callable[[], bool]) -> None:
     raise AssertionError("it did not happen")
 
 
+@pytest.mark.soak  # on a busy machine the reader may be behind by more than one turn, which is not promised
 def test_a_job_that_writes_much_keeps_its_log_short_and_is_read_whole(host: NoSystemd, tmp_path: Path) -> None:
     log = tmp_path / "job.log"
     argv = (sys.executable, "-c", WRITER)
