@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from opsagent.call import Call
-from opsagent.cli.approve import command
+from opsagent.call import Call, Decision
+from opsagent.cli.approve import _record, _settled, command
 from opsagent.gate import Gate, Policy
 from opsagent.journal.file import FileJournal
 from opsagent.journal.runs import open_run
+from opsagent_tools.errors import InputError
 
 
 def waiting(tmp_path: Path, *argv: str) -> Path:
@@ -81,3 +82,31 @@ def test_without_a_terminal_an_answer_must_be_given(tmp_path: Path) -> None:
     result = CliRunner().invoke(command, [str(folder), "--show", "--json"], standalone_mode=False)
     shown = json.loads(result.stdout)
     assert shown["binding"] == shown["verdict"]["binding"]
+
+
+def test_an_answer_that_comes_too_late_approves_nothing(tmp_path: Path) -> None:
+    """Two terminals: while one is still asking, the other's approval is recorded, and the call is made."""
+    folder = waiting(tmp_path, "systemctl", "restart", "sglang")
+    opened = open_run(folder)
+    call = opened.state.calls["c1"]
+    assert approve(folder, "c1", "--yes") == 0
+    with FileJournal.resume(folder) as journal:
+        journal.append("call.started", call="c1")
+        journal.append("call.finished", call="c1", ok=True, result={})
+    with pytest.raises(InputError, match="c1 is finished"):
+        _record(opened, call, Decision("approve", "operator"))
+    assert open_run(folder).state.calls["c1"].status == "finished"
+
+
+def test_a_call_is_settled_once(tmp_path: Path) -> None:
+    folder = waiting(tmp_path, "systemctl", "restart", "sglang")
+    with FileJournal.resume(folder) as journal:
+        journal.append("call.started", call="c1")
+        journal.append("call.unknown", call="c1")
+    opened = open_run(folder)
+    assert _settled(opened, "c1", True, as_json=True) == 0
+    with FileJournal.resume(folder) as journal:
+        journal.append("call.finished", call="c1", ok=True, result={})
+    with pytest.raises(InputError, match="c1 is finished"):
+        _settled(opened, "c1", False, as_json=True)
+    assert open_run(folder).state.calls["c1"].status == "finished"

@@ -13,7 +13,7 @@ from opsagent.cli.candidates import runs
 if TYPE_CHECKING:
     from opsagent.call import Call, Decision, Verdict
     from opsagent.journal.runs import Opened
-    from opsagent.journal.state import CallState
+    from opsagent.journal.state import CallState, RunState
 
 
 @click.command("approve", short_help="Answer a call that waits for approval.")
@@ -211,6 +211,7 @@ def _record(opened: Opened, waiting: CallState, decision: Decision) -> dict[str,
     more: dict[str, Any] = {"policy": opened.state.policy} if decision.scope != "once" else {}
     more |= {"args": decision.args} if decision.answer == "change" else {}
     with FileJournal.resume(opened.folder) as journal:
+        _still(journal.state, waiting, "approval.requested")  # asking took time, and others may have answered meanwhile
         event = journal.append(
             "approval.decided", call=waiting.call.id, answer=decision.answer, by=decision.by, reason=decision.reason,
             scope=decision.scope, binding=str(waiting.verdict.get("binding", "")),
@@ -219,12 +220,24 @@ def _record(opened: Opened, waiting: CallState, decision: Decision) -> dict[str,
     return {"event": event.id, **event.data}
 
 
+def _still(state: RunState, shown: CallState, asked: str) -> None:
+    """Under the journal's lock: the call is as it was shown, and nobody else settled it. Raises InputError."""
+    from opsagent_tools.errors import InputError
+
+    now = state.calls.get(shown.call.id)
+    if now is None or now.status != shown.status or now.events.get(asked) != shown.events.get(asked):
+        raise InputError(
+            f"{shown.call.id} is {now.status if now else 'gone'} by now: nothing was recorded",
+            where=state.run, hint="another process answered it or went on with the run; `opsagent show RUN` tells",
+        )  # fmt: skip
+
+
 def _settled(opened: Opened, wanted: str, happened: bool, *, as_json: bool) -> int:
     """A person looked at the host: the call whose outcome was unknown was made, or was not. Raises InputError."""
     from opsagent.journal.file import FileJournal
     from opsagent_tools.errors import InputError
 
-    found = {each.call.id: each for each in opened.state.unsettled if wanted in ("", each.call.id)}
+    found = {known.call.id: known for known in opened.state.unsettled if wanted in ("", known.call.id)}
     if len(found) != 1:
         open_calls = ", ".join(each.call.id for each in opened.state.unsettled)
         raise InputError(
@@ -233,6 +246,7 @@ def _settled(opened: Opened, wanted: str, happened: bool, *, as_json: bool) -> i
         )  # fmt: skip
     (call,) = found
     with FileJournal.resume(opened.folder) as journal:
+        _still(journal.state, found[call], "call.started")
         said: dict[str, Any] = {"happened": "yes" if happened else "no", "by": "operator"}
         if (
             happened
