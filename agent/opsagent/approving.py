@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opsagent.call import Call, canonical
 from opsagent.gate import Gate, Mode, Policy
-from opsagent.gate.approvals import Grant, read_file
+from opsagent.gate.approvals import Grant, expired, read_file
 from opsagent.gate.facts import FactSource, HostFacts, NoFacts
 from opsagent.gate.preview import diff_of
 from opsagent.journal.state import RunState
@@ -48,6 +49,7 @@ def gate_for(
         safe=safe,
         preview=lambda call: diff_of(call, places.open(call.role)) if call.role and call.host else "",
         pre_approved=read_file(Path(wish.approve_file)) if wish.approve_file else frozenset(),
+        used=used_up(state()),
     )
 
 
@@ -92,6 +94,8 @@ def grants_of(state: RunState, policy: str) -> list[Grant]:
     found = []
     for each in state.calls.values():
         decision, tier = each.decision, each.verdict.get("tier")
+        if expired(decision, datetime.now(UTC)):
+            continue
         wide = decision.get("answer") == "approve" and decision.get("scope") in ("step", "rule")
         if wide and decision.get("policy") == policy and tier in ("R1", "R2"):
             rules = tuple(sorted({str(reason["rule"]) for reason in each.verdict.get("reasons", [])}))
@@ -100,6 +104,12 @@ def grants_of(state: RunState, policy: str) -> list[Grant]:
                 Grant(decision["scope"], call.host, call.tool, rules, str(tier), canonical(call.args), call.step)
             )
     return found
+
+
+def used_up(state: RunState) -> set[str]:
+    """Hashes of the pre-approval file that this run has used, before this process: each of them holds once."""
+    decisions = [each.decision for each in state.calls.values()]
+    return {str(each.get("binding")) for each in decisions if each.get("by") == "approve-file"}
 
 
 def written_hosts(state: RunState) -> set[str]:

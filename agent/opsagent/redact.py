@@ -48,12 +48,12 @@ def unmarked(value: Any, known: Mapping[str, str]) -> Any:
     return value
 
 
-def lost_secrets(value: Any) -> list[str]:
-    """Names of the marks in a JSON value: it cannot be used, because what they stand for was never kept."""
+def lost_secrets(value: Any, *, of: str = "") -> list[str]:
+    """Names of the marks in a JSON value: it cannot be used, because what they stand for was never kept. `of`: only this."""
     if isinstance(value, str):
-        return list(dict.fromkeys(_MARK.findall(value)))
+        return [name for name in dict.fromkeys(_MARK.findall(value)) if of in ("", name)]
     items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-    return list(dict.fromkeys(name for item in items for name in lost_secrets(item)))
+    return list(dict.fromkeys(name for item in items for name in lost_secrets(item, of=of)))
 
 
 def _forms(value: str) -> Iterable[str]:

@@ -15,6 +15,7 @@ from opsagent.gate.facts import FactSource, NoFacts
 from opsagent.gate.policy import Policy
 from opsagent.gate.trace import Facts
 from opsagent.protocols import Approver
+from opsagent.redact import UNKNOWN, lost_secrets
 from opsagent_tools.errors import PolicyDenied
 
 ROUNDS = 4
@@ -39,6 +40,8 @@ class Gate:
     """Real paths on a host that this run created."""
     pre_approved: frozenset[str] = frozenset()
     """Bindings named by the pre-approval file."""
+    used: set[str] = field(default_factory=set)
+    """Those of them that this run has used up."""
     written: set[str] = field(default_factory=set)
     """Hosts to which this run has written."""
     now: Callable[[], datetime] = _now
@@ -50,7 +53,6 @@ class Gate:
     safe: Callable[[Any], Any] = lambda value: value
     """Takes the secrets out of a JSON value, before anything is hashed that is written down or compared with such."""
     _cache: dict[str, dict[str, Any]] = field(default_factory=dict)
-    _used: set[str] = field(default_factory=set)
 
     # --- judging -------------------------------------------------------------------------------------------------
 
@@ -81,6 +83,7 @@ class Gate:
         """Right before the effect: the facts that the approval rests on must still hold. Raises PolicyDenied."""
         if verdict.tier == "R0":
             return
+        self.permits(call, verdict)
         again = self._judge(call, {})
         if again.binding(call) != verdict.binding(call):
             changed = sorted(k for k in {*again.facts, *verdict.facts} if again.facts.get(k) != verdict.facts.get(k))
@@ -111,19 +114,16 @@ class Gate:
         Returns a Decision; `wait` means that nobody could be asked (exit 4). Raises PolicyDenied for X, for mode
         `never`, and where the policy sets a limit (cap of a host, number of hosts, maintenance window).
         """
-        self._outside_allow(call)
-        self._limits(call, verdict)
-        ruling = approvals.ruling(call, verdict, self.mode)
-        if ruling == "denied":
-            raise self._denied(call, verdict)
+        ruling = self.permits(call, verdict)
         if ruling == "runs":
             return Decision("approve", "policy" if verdict.tier == "R0" else "runbook")
         binding = verdict.binding(call, self.safe)
-        if binding in self.pre_approved and binding not in self._used and verdict.tier in ("R1", "R2"):
-            self._used.add(binding)
+        exact = not lost_secrets(self.safe(call.args), of=UNKNOWN)  # else other calls have the same hash
+        if binding in self.pre_approved and binding not in self.used and verdict.tier in ("R1", "R2") and exact:
+            self.used.add(binding)
             return Decision("approve", "approve-file")
         args = canonical(self.safe(call.args))
-        if not self.tainted and any(grant.covers(call, verdict, args) for grant in self.grants):
+        if exact and not self.tainted and any(grant.covers(call, verdict, args) for grant in self.grants):
             return Decision("approve", "operator", "granted earlier in this run")
         if asking is not None:
             asking()
@@ -132,6 +132,15 @@ class Gate:
         decision = self.approver.decide(call, verdict, rollback=rollback, diff=diff or self.preview(call))
         self._grant(call, verdict, decision, args)
         return decision
+
+    def permits(self, call: Call, verdict: Verdict) -> approvals.Ruling:
+        """What no approval lifts, one from before a stop neither. Raises PolicyDenied, else says who decides."""
+        self._outside_allow(call)
+        self._limits(call, verdict)
+        ruling = approvals.ruling(call, verdict, self.mode)
+        if ruling == "denied":
+            raise self._denied(call, verdict)
+        return ruling
 
     def _grant(self, call: Call, verdict: Verdict, decision: Decision, args: str) -> None:
         if decision.answer == "approve" and decision.scope != "once" and verdict.tier in ("R1", "R2"):

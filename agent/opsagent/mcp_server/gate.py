@@ -47,6 +47,7 @@ class SessionGate:
 
     def recheck(self, call: Call, verdict: Verdict) -> None:
         if not call.host:
+            self.gate.permits(call, verdict)
             if self.judge(call).binding(call) != verdict.binding(call):
                 raise PolicyDenied(f"{call.tool}: it is judged differently now; nothing was executed")
             return
