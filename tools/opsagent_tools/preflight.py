@@ -27,7 +27,6 @@ QUIET_MIB = 700
 DISK_GIB = 2.0
 """Compiled kernels, logs and torch's caches of a first start."""
 CACHES = ("/root/.cache", "/tmp", "/var/log")
-ARGS_FIRST = ("unknown-flag", "invalid-flag-value")
 
 
 class PreflightArgs(Args):

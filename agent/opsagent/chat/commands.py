@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -354,4 +354,3 @@ COMMANDS: dict[str, click.Command] = {
     "rollback": _again("rollback", "Undo what the last run (or RUN) did, newest first, through the gate."),
     "resume": _again("resume", "Go on with the last run, or with RUN."),
 }  # fmt: skip
-HELP: Callable[[Chat], Any] = lambda chat: help_.main([], prog_name="/help", standalone_mode=False, obj=chat)  # noqa: E731

@@ -6,6 +6,7 @@ The prediction is ours: whatever the model says of limits, the person reads what
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ from opsagent.places import Places
 from opsagent.runbook import expr
 from opsagent.runbook.model import CallSpec, Runbook
 from opsagent.runbook.params import bind
-from opsagent_tools.errors import InputError
+from opsagent_tools.errors import InputError, suggest
 from opsagent_tools.sglang.plan import Limits
 from opsagent_tools.sglang.words import change_text, tokens
 from opsagent_tools.tool import Args, Result, Tool
@@ -209,8 +210,6 @@ def _may_write(spec: CallSpec, tier: Callable[[str], str]) -> bool:
 
 def assignments(text: str, proposal: Proposal) -> tuple[dict[str, str], dict[str, str]] | None:
     """`want_context=65536 target=gpu4` as (parameters, roles); None when the text is words and not such a list."""
-    import shlex
-
     try:
         pairs = [word.partition("=") for word in shlex.split(text)]
     except ValueError:
@@ -222,6 +221,4 @@ def assignments(text: str, proposal: Proposal) -> tuple[dict[str, str], dict[str
 
 
 def unknown_runbook(name: str, known: Mapping[str, Any]) -> InputError:
-    from opsagent_tools.errors import suggest
-
     return InputError(f"no runbook {name!r}", hint=suggest(name, list(known)))

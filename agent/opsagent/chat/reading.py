@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from opsagent import xdg
 from opsagent.fence import neutral
@@ -29,17 +29,12 @@ Clean = Callable[[str], str]
 """Takes secrets out of a line before it is kept or repeated."""
 
 
-class Reader(Protocol):
-    """Reads what the person says. Raises EOFError at the end, KeyboardInterrupt for Ctrl-C."""
-
-    def read(self) -> str: ...
-
-    def ask(self, question: str) -> str: ...
-
-
 @dataclass
 class PlainReader:
-    """Lines of a stream that is no terminal; each is repeated on the output, so that a log of a chat can be read."""
+    """Lines of a stream that is no terminal; each is repeated on the output, so that a log of a chat can be read.
+
+    Raises EOFError at the end.
+    """
 
     source: TextIO
     out: TextIO
@@ -70,7 +65,7 @@ class PlainReader:
 
 @dataclass
 class TerminalReader:
-    """Edited lines with a history that survives the chat."""
+    """Edited lines with a history that survives the chat. Raises EOFError at the end, KeyboardInterrupt for Ctrl-C."""
 
     words: Callable[[], Mapping[str, Iterable[str]]] = field(default=dict)
     """Slash commands and what can stand behind each, for the Tab key."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from opsagent.chat.ground import Ground
-from opsagent.chat.proposal import PROPOSE, Proposal, ProposeRunArgs
+from opsagent.chat.proposal import PROPOSE, ProposeRunArgs
 from opsagent.chat.record import Opened, Settings
 from opsagent.chat.rules import compiled, opening
 from opsagent.chat.view import View
@@ -197,6 +197,3 @@ def _broken(chat: Chat, talk: Conversation, error: OpsError | Signal) -> None:
 def told(what: str, body: str) -> str:
     """An aside with something that a machine printed in it."""
     return f"({what})\n" + fence(body, source="program") if body else f"({what})"
-
-
-__all__ = ["Chat", "Proposal", "chat_of", "one_call", "read", "respond", "told"]

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 Value = str | int | float | bool | list[str] | None
-VERSIONS = ("0.5.9", "0.5.10", "0.5.11", "0.5.23")
 
 
 class Refusal(Exception):

@@ -35,9 +35,6 @@ SWA_ARCHITECTURES = frozenset(
     }
 )
 """configs/model_config.py `is_hybrid_swa_model` of 0.5.11; which versions know which is in `arithmetic.py`."""
-COMPRESSED_SWA = frozenset(
-    {"MiMoV2ForCausalLM", "MiMoV2FlashForCausalLM", "Gemma4ForCausalLM", "Gemma4ForConditionalGeneration"}
-)
 
 
 def read_spec(config: Config, *, dtype: str = "auto") -> ModelSpec:

@@ -20,7 +20,6 @@ from opsagent_tools.sglang.reserve import mem_fraction, reserve_mib
 from opsagent_tools.sglang.values import Values, integer
 
 A2A_BACKENDS = frozenset({"deepep", "mooncake", "nixl", "mori", "ascend_fuseep", "flashinfer"})
-SPEC_MODEL_ALGORITHMS = frozenset({"EAGLE", "EAGLE3", "STANDALONE", "NEXTN"})
 PAGED_HYBRIDS = frozenset(
     {"Qwen3NextForCausalLM", "Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForConditionalGeneration"}
 )
@@ -67,7 +66,6 @@ class Settings:
     a2a: str
     redundant_experts: int
     mem_fraction: float
-    fraction_given: bool
     reserve_mib: float
     chunked_prefill: int
     graph_bs: tuple[int, ...]
@@ -95,7 +93,6 @@ class Settings:
     attention_backend: str
     allreduce_fusion: bool
     moe_runner: str
-    draft_path: str
     dtype: str
 
     @property
@@ -160,7 +157,6 @@ def resolve(values: Values, spec: ModelSpec, gpu: GpuFacts, rules: Arithmetic, e
         a2a=a2a,
         redundant_experts=integer(values, "ep_num_redundant_experts", 0),
         mem_fraction=mem_fraction(values, spec, gpu, rules, capacity.reserve_mib),
-        fraction_given=values.get("mem_fraction_static") is not None,
         reserve_mib=capacity.reserve_mib,
         chunked_prefill=capacity.chunked_prefill // dp,
         graph_bs=capacity.graph_bs,
@@ -187,7 +183,6 @@ def resolve(values: Values, spec: ModelSpec, gpu: GpuFacts, rules: Arithmetic, e
         attention_backend=str(values.get("attention_backend") or ""),
         allreduce_fusion=_fusion(values, spec, gpu, tp, dp_attention, a2a),
         moe_runner=str(values.get("moe_runner_backend") or "auto"),
-        draft_path=str(values.get("speculative_draft_model_path") or ""),
         dtype=str(values.get("dtype") or "auto"),
     )
 

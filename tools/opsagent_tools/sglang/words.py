@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from opsagent_tools.sglang.plan import Option, Plan
 
-BAR = "█▉▊▋▌▍▎▏"[::-1]
-
 
 def tokens(count: int) -> str:
     """18841 → 18,800: no false precision."""
