@@ -13,7 +13,7 @@ from report.hostile import hostile
 from opsagent.call import Call
 from opsagent.journal.state import CallState, RunState
 from opsagent.protocols import Event
-from opsagent.report.build import Evidence
+from opsagent.report.evidence import Evidence
 from opsagent.report.html import MEANING, render
 from opsagent.report.incidents import incidents
 from opsagent.report.model import STATUS_BY_CODE, StatusReport

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from opsagent.journal.fold import fold
 from opsagent.journal.state import CallState, RunState
 from opsagent.protocols import Event
 from opsagent.report.changes import changed
+from opsagent.report.evidence import Evidence, proof
 from opsagent.report.explain import behaviours, trade_offs, why
 from opsagent.report.incidents import incidents
 from opsagent.report.model import (
@@ -28,33 +28,6 @@ from opsagent.report.pictures import budgets, frontier, wish
 from opsagent_tools.arg_types import option
 
 LIMITS = ("max_running_requests", "max_total_num_tokens", "context_len", "max_prompt_tokens")
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """The finished calls of a run, newest last, by tool."""
-
-    state: RunState
-    events: Sequence[Event]
-    calls: dict[str, list[CallState]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, state: RunState, events: Sequence[Event]) -> Evidence:
-        calls: dict[str, list[CallState]] = {}
-        for call in state.calls.values():
-            if call.status == "finished" and isinstance(call.result, dict):
-                calls.setdefault(call.call.tool, []).append(call)
-        return cls(state, events, calls)
-
-    def last(self, tool: str, *, ok: bool | None = None) -> CallState | None:
-        found = [call for call in self.calls.get(tool, []) if ok is None or call.ok is ok]
-        return found[-1] if found else None
-
-
-def proof(call: CallState | None) -> list[str]:
-    """The event that holds the call's result."""
-    event = call.events.get("call.finished") if call is not None else None
-    return [event] if event else []
 
 
 def rebuild(events: Sequence[Event]) -> StatusReport:

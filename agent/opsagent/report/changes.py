@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from opsagent.report.evidence import Evidence
 from opsagent.report.model import Change
-
-if TYPE_CHECKING:
-    from opsagent.report.build import Evidence
 
 
 def changed(seen: Evidence) -> list[Change]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opsagent.journal.state import CallState
+from opsagent.report.evidence import Evidence
 from opsagent.report.markdown import limits_text, number
 from opsagent.report.model import Claim, TradeOff
-
-if TYPE_CHECKING:
-    from opsagent.report.build import Evidence
 
 
 def _plans(seen: Evidence) -> list[tuple[dict[str, Any], str]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from opsagent.report import markdown as words
-from opsagent.report.html_cells import Rows, changes, proof
-from opsagent.report.model import FrontierPoint, GpuBudget, StatusReport
+from opsagent.report.html_cells import Rows, changes, proof, strong
+from opsagent.report.model import GpuBudget, StatusReport
 from opsagent_tools.sglang.bars import TERMS, Bar, bars_picture, keys
 from opsagent_tools.sglang.picture import Point, frontier_picture
 
@@ -95,7 +95,7 @@ def frontier_rows(report: StatusReport, known: set[str]) -> Rows:
         option = next(options, None) if point.kind == "option" else None
         rows.append(
             (
-                _mark(point),
+                strong(point.mark),
                 option.to_get if option else {"chosen": "what runs", "asked": "the flags as asked"}.get(point.kind, ""),
                 changes(point.change) if point.change else "–",
                 f"{point.max_running_requests:,}",
@@ -106,10 +106,6 @@ def frontier_rows(report: StatusReport, known: set[str]) -> Rows:
             )
         )
     return rows
-
-
-def _mark(point: FrontierPoint) -> Markup:
-    return Markup("<strong>{}</strong>").format(words.neutral(point.mark))
 
 
 def wish_text(report: StatusReport) -> str:

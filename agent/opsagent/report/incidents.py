@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opsagent.journal.state import CallState
+from opsagent.report.evidence import Evidence
 from opsagent.report.model import Incident
 from opsagent_tools import bystanders
-
-if TYPE_CHECKING:
-    from opsagent.report.build import Evidence
 
 FOUND_BY = {"estimate_vram": "planner", "preflight": "preflight", "launch_sglang": "launch", "tail_log": "log",
             "curl_test": "verification", "download_model": "download", "install_env": "install"}  # fmt: skip

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from opsagent.journal.state import CallState
+from opsagent.report.evidence import Evidence, proof
 from opsagent.report.model import FrontierPoint, GpuBudget, Limit, Segment, TradeOff
-
-if TYPE_CHECKING:
-    from opsagent.report.build import Evidence
 
 SMALL_GIB = 0.005
 """What is smaller is not shown."""
@@ -19,16 +17,15 @@ def budgets(seen: Evidence, launch: CallState | None) -> list[GpuBudget]:
     """The newest plan's flags as asked, the ones that it proposed, and what every rank of the launch logged."""
     call = seen.last("estimate_vram")
     plan = (call.result or {}) if call is not None else {}
-    proof = [call.events["call.finished"]] if call is not None and "call.finished" in call.events else []
     asked, proposal = plan.get("per_gpu_gib") or {}, (plan.get("proposal") or {}).get("per_gpu_gib") or {}
-    found = [_planned("flags as asked", "asked", asked, proof)] if plan.get("verdict") == "fits" else []
+    found = [_planned("flags as asked", "asked", asked, proof(call))] if plan.get("verdict") == "fits" else []
     if proposal and proposal != asked:
-        found.append(_planned("flags as proposed", "planned", proposal, proof))
+        found.append(_planned("flags as proposed", "planned", proposal, proof(call)))
     return [bar for bar in found if bar is not None] + _logged(launch)
 
 
 def _planned(
-    label: str, source: Literal["asked", "planned"], gib: dict[str, Any], proof: list[str]
+    label: str, source: Literal["asked", "planned"], gib: dict[str, Any], evidence: list[str]
 ) -> GpuBudget | None:
     """A prediction (opsagent_tools.sglang.plan.PerGpu). The reserve for verification is withheld from the pools: what of it
     is not used by the states of the requests that run is still free, and nobody's.
@@ -59,7 +56,7 @@ def _planned(
                 ("free", left - aside),
             ]
         ),
-        evidence=proof,
+        evidence=evidence,
     )
 
 
@@ -70,7 +67,6 @@ def _segments(terms: Iterable[tuple[str, float]]) -> list[Segment]:
 def _logged(launch: CallState | None) -> list[GpuBudget]:
     """One bar for each rank whose memory lines the launch saw (`memory` of its result, in the order of the log)."""
     result = (launch.result or {}) if launch is not None else {}
-    proof = [launch.events["call.finished"]] if launch is not None and "call.finished" in launch.events else []
     ranks: dict[str, list[dict[str, Any]]] = {}
     for row in result.get("memory") or []:
         if isinstance(row, dict):
@@ -79,12 +75,12 @@ def _logged(launch: CallState | None) -> list[GpuBudget]:
     bars = []
     for number, (rank, rows) in enumerate(sorted(ranks.items())):
         card = cards[number] if number < len(cards) else ""
-        bar = _rank(" · ".join(filter(None, ("logged", rank, card))), rows, proof)
+        bar = _rank(" · ".join(filter(None, ("logged", rank, card))), rows, proof(launch))
         bars += [bar] if bar is not None else []
     return bars
 
 
-def _rank(label: str, rows: Sequence[dict[str, Any]], proof: list[str]) -> GpuBudget | None:
+def _rank(label: str, rows: Sequence[dict[str, Any]], evidence: list[str]) -> GpuBudget | None:
     begin, weights, pools = _first(rows, "weights begin"), _first(rows, "weights end"), _first(rows, "pools end")
     whole, loaded, after = begin.get("avail_gib"), weights.get("avail_gib"), pools.get("avail_gib")
     if whole is None or loaded is None or after is None:
@@ -98,7 +94,7 @@ def _rank(label: str, rows: Sequence[dict[str, Any]], proof: list[str]) -> GpuBu
         ("graphs", graphs),
         ("free", last),
     ]
-    return GpuBudget(label=label, source="logged", whole_gib=whole, segments=_segments(terms), evidence=proof)
+    return GpuBudget(label=label, source="logged", whole_gib=whole, segments=_segments(terms), evidence=evidence)
 
 
 def _first(rows: Sequence[dict[str, Any]], at: str) -> dict[str, Any]:
@@ -111,12 +107,11 @@ def frontier(seen: Evidence, limits: Sequence[Limit], options: Sequence[TradeOff
         return []
     call = seen.last("estimate_vram")
     plan = (call.result or {}) if call is not None else {}
-    proof = [call.events["call.finished"]] if call is not None and "call.finished" in call.events else []
     now = {limit.name: limit.value for limit in limits}
     found = [_point("now", "chosen", now, {}, list(limits[0].evidence) if limits else [])]
     asked = plan.get("limits") or {}
     if plan.get("verdict") == "fits" and any(now.get(name) != asked.get(name) for name in PAIR):
-        found.append(_point("as asked", "asked", asked, {}, proof))
+        found.append(_point("as asked", "asked", asked, {}, proof(call)))
     found += [
         _point(str(number), "option", option.limits, option.change, option.evidence)
         for number, option in enumerate(options, 1)
