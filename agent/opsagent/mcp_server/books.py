@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from pydantic import Field
 from opsagent.places import Places, real_places
 from opsagent.run import Watcher
 from opsagent.runbook.model import Runbook
-from opsagent_tools.errors import InputError
+from opsagent_tools.errors import InputError, PolicyDenied
 from opsagent_tools.tool import Args, Context, Result, Tool
 
 
@@ -41,6 +42,8 @@ class RunbookStarter:
     """What a run of a runbook takes over from the session: its hosts."""
 
     places: Places
+    sha256: str = ""
+    """Of the text that was judged and approved: the file is not ours, and may change until it is read."""
 
     def start(self, args: RunRunbookArgs, ctx: Context, watcher: Watcher) -> RunRunbookResult:
         """Run it to its end, whatever that is. Calls that need a person wait: it ends with exit 4 then.
@@ -53,6 +56,10 @@ class RunbookStarter:
         from opsagent.session import Wish, begin, conduct
 
         book = checked_runbook(find_runbook(args.runbook))
+        if self.sha256 and hashlib.sha256(book.text.encode()).hexdigest() != self.sha256:
+            raise PolicyDenied(
+                "the runbook changed after it was judged; nothing was executed", where=book.path, hint="ask again"
+            )
         wish = Wish(runbook=book, places=self._places(book, args.hosts), params=args.params, approve="declared",
                     dry=args.dry_run)  # fmt: skip
         with begin(wish, watcher=watcher) as session:

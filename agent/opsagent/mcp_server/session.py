@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from opsagent.again import reopened
 from opsagent.approving import gate_for
-from opsagent.call import Call
+from opsagent.call import Call, canonical
 from opsagent.execute import Outcome, Prepared, Rejected, admit_and_perform, binding, execute, prepare
 from opsagent.gate.approvals import read_file
 from opsagent.gate.typed import READERS
@@ -33,6 +33,7 @@ from opsagent.mcp_server.leftover import settle_all, settle_reads
 from opsagent.mcp_server.own import READING
 from opsagent.progress import Progress
 from opsagent.protocols import ToolCall
+from opsagent.redact import lost_secrets
 from opsagent.report.model import Claim
 from opsagent.run import Run, Silent, Watcher
 from opsagent.session import Session, Wish, begin, close_run, redactor_of
@@ -78,6 +79,8 @@ class McpSession:
     _turn: threading.Lock = field(default_factory=threading.Lock)
     _stopped: Callable[[], bool] = lambda: False
     _over: bool = False
+    _exact: dict[str, str] = field(default_factory=dict)
+    """Call that was asked about → its arguments with their secrets, which no journal keeps."""
 
     @property
     def tools(self) -> dict[str, Tool[Any, Any]]:
@@ -111,7 +114,7 @@ class McpSession:
             try:
                 if name not in READERS and name not in READING:  # whatever is open, an assistant may look at the host
                     settle_all(run)
-                return _make(run, ToolCall("mcp", name, dict(arguments)))
+                return _make(run, ToolCall("mcp", name, dict(arguments)), self._exact)
             except NeedApproval as wait:
                 raise ApprovalNeeded(run.id, run.journal.state.calls[wait.call_id]) from wait
             except StopRun as stop:
@@ -189,7 +192,8 @@ class McpSession:
             return real().model_dump(mode="json", by_alias=True)
         context = Context(run_id=run.id, call_id=call.id, clock=run.clock, stopped=run.stopped)
         if call.tool == RUN_RUNBOOK.name:
-            starter = RunbookStarter(self.wish.places)
+            facts = run.journal.state.calls[call.id].verdict.get("facts") or {}
+            starter = RunbookStarter(self.wish.places, sha256=str(facts.get("runbook") or ""))
             found: BaseModel = starter.start(RunRunbookArgs.model_validate(call.args), context, _Both(run.watcher))
         else:
             tool = OWN[call.tool]
@@ -238,21 +242,31 @@ def _not_ended(run: Run) -> None:
             raise PolicyDenied(f"the operator ended this session: {reason}", where=run.id, hint="ask the operator")
 
 
-def _make(run: Run, wanted: ToolCall) -> Outcome:
+def _make(run: Run, wanted: ToolCall, exact: dict[str, str]) -> Outcome:
     try:
         ready = prepare(run, wanted)
     except Rejected as error:
         run.emit("model.rejected", what=error.what, hint=error.hint, tool=wanted.name)
         raise
-    known = _earlier(run, ready)
-    return execute(run, ready) if known is None else _again(run, ready, known)
+    known = _earlier(run, ready, exact)
+    if known is not None:
+        return _again(run, ready, known)
+    exact[ready.call.id] = canonical(ready.call.args)
+    return execute(run, ready)
 
 
-def _earlier(run: Run, ready: Prepared) -> CallState | None:
-    """The newest call that says exactly the same, if it is not over: it is answered instead of being asked anew."""
+def _earlier(run: Run, ready: Prepared, exact: Mapping[str, str]) -> CallState | None:
+    """The newest call that says exactly the same, if it is not over: it is answered instead of being asked anew.
+
+    Where secrets were taken out, the journal cannot tell one call from another: then it is the one of this process, or
+    none.
+    """
     args, _hits = run.journal.redactor.value(ready.call.args)
+    blind = bool(lost_secrets(args))
     for known in reversed(list(run.journal.state.calls.values())):
         if (known.call.tool, known.call.host, known.call.args) == (ready.call.tool, ready.call.host, args):
+            if blind and exact.get(known.call.id) != canonical(ready.call.args):
+                continue
             by_person = known.decision.get("by") not in (None, *AUTOMATIC)
             live = known.status in ("waiting", "approved", "changed") or (
                 known.status in ("refused", "undone") and by_person  # undone: it was approved, and did not happen
