@@ -9,12 +9,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from opsagent import steps
-from opsagent.approving import fingerprint, policy_of
+from opsagent.approving import fingerprint, grants_of, policy_of
 from opsagent.execute import Outcome
+from opsagent.gate import Gate
 from opsagent.journal import FileJournal
 from opsagent.journal.lock import is_live
 from opsagent.journal.runs import find_run, open_run
@@ -38,9 +40,12 @@ from opsagent.session import (
     interruptible,
     known_secrets,
 )
+from opsagent.settling import AUTOMATIC
 from opsagent.signals import NeedApproval, StopRun
 from opsagent_tools.errors import ExitCode, InputError, OpsError, worst
 
+HOSTS = "the hosts"
+"""How a drift of the hosts file is named."""
 OVER = ("verified", "failed", "denied")
 """How a run ended that does not go on."""
 
@@ -95,7 +100,12 @@ def reopened(
             )
         for name, value in known_secrets(runbook, wish.params).items():
             journal.redactor.add(value, name)
+        foreign = asked_elsewhere(journal, wish.places.fingerprint())
+        _ask_again(journal, foreign)
         session = assemble(wish, str(started["run"]), folder, journal, all_tools(), watcher(wish))
+        if foreign and isinstance(session.run.gate, Gate):  # likewise what was allowed beyond one call
+            calls = {call: known for call, known in journal.state.calls.items() if call not in foreign}
+            session.run.gate.grants = grants_of(replace(journal.state, calls=calls), session.run.policy)
         session.run.progress = Progress.of(journal.events())
         session.run.emit("run.resumed", mode=mode)
         for item in drift:
@@ -122,6 +132,32 @@ def _secrets(runbook: Runbook, given: Mapping[str, str]) -> Mapping[str, str]:
                 hint=f"secret ones: {secret or 'none'}; the others are in the journal",
             )  # fmt: skip
     return given
+
+
+def asked_elsewhere(journal: FileJournal, today: str) -> set[str]:
+    """Calls that were announced under another hosts file than today's (sha256): their host's name may lead elsewhere now."""
+    hosts, found = str(journal.state.started.get("inventory_sha256") or ""), {}
+    for event in journal.events():
+        if event.type == "drift.accepted" and event.data.get("what") == HOSTS:
+            hosts = str(event.data.get("sha256") or "")
+        elif event.type == "call.intent":
+            found[str(event.data["call"]["id"])] = hosts
+    return {call for call, where in found.items() if where != today}
+
+
+def _ask_again(journal: FileJournal, foreign: set[str]) -> None:
+    """An approval is for a machine, not for its name: where the hosts changed, the call waits again."""
+    for call in foreign:
+        known = journal.state.calls[call]
+        if known.status == "approved" and known.decision.get("by") not in AUTOMATIC:
+            binding = known.verdict.get("binding", "")
+            journal.append(
+                "approval.requested",
+                call=call,
+                tier=known.verdict.get("tier"),
+                binding=binding,
+                rollback=known.rollback,
+            )
 
 
 def missing_report(ref: str) -> tuple[StatusReport, Path] | None:
@@ -160,7 +196,7 @@ def _drift(wish: Wish, started: dict[str, Any]) -> list[dict[str, Any]]:
         found.append({"what": "the policy", "sha256": policy})
     hosts = wish.places.fingerprint()
     if hosts != str(started.get("inventory_sha256") or ""):
-        found.append({"what": "the hosts", "sha256": hosts})
+        found.append({"what": HOSTS, "sha256": hosts})
     return found
 
 

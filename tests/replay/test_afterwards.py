@@ -145,6 +145,22 @@ def test_the_runbook_that_a_run_went_on_with_is_a_part_of_it(tmp_path: Path) -> 
     assert found.ok, found.divergence
 
 
+def test_an_approval_is_for_the_machine_and_not_for_its_name(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with small_lab(tmp_path) as lab:
+        assert run(folder, lab) == "waiting-approval"
+        assert cli.main(["approve", str(folder), "--yes"], standalone_mode=False) == 0
+        hosts = tmp_path / "hosts.toml"
+        hosts.write_text(hosts.read_text().replace("label = ", "label = 'another one' # "))
+        assert cli.main(["resume", str(folder), "--accept-drift", "--json"], standalone_mode=False) == 4
+        assert lab.world.files(lab.world.host("box")).text("/srv/models/ledger") == "first\n"
+        assert cli.main(["approve", str(folder), "--yes"], standalone_mode=False) == 0  # for the new one
+        assert cli.main(["resume", str(folder), "--accept-drift", "--json"], standalone_mode=False) == 0
+        assert lab.world.files(lab.world.host("box")).text("/srv/models/ledger") == "first\ntwo\n"
+    found = strictly(folder)
+    assert found.ok, found.divergence
+
+
 @pytest.mark.parametrize("prompt", [True, False])
 def test_the_prompt_of_a_run_is_a_part_of_it(tmp_path: Path, prompt: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Recordings with a blob of the prompt, and older ones that have it only in their first request."""
