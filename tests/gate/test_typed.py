@@ -38,6 +38,13 @@ FREE = {"port:30000": {"free": True, "owner": ""}, "gpus": {"free": True}, "exe:
         ({"port": 30000, "env": {"LD_PRELOAD": "/tmp/x.so"}}, FREE, "R3"),
         ({"port": 30000, "log": "/etc/cron.d/x"}, FREE, "R3"),
         ({"port": 30000, "flags": ["--trust-remote-code"]}, FREE, "R2"),
+        ({"port": 30000, "flags": ["--trust-remote"]}, FREE, "R2"),  # argparse takes any prefix that says enough
+        ({"port": 30000, "flags": ["--config", "/srv/models/more.yaml"]}, FREE, "R2"),
+        ({"port": 30000, "flags": ["--delete-ckpt-after-loading"]}, FREE, "R3"),
+        ({"port": 30000, "flags": ["--delete"]}, FREE, "R3"),
+        ({"port": 30000, "flags": ["--crash-dump=/etc/cron.d"]}, FREE, "R3"),
+        ({"port": 30000, "flags": ["--file-stor", "/etc/cron.d"]}, FREE, "R3"),
+        ({"port": 30000, "flags": ["--model-path", "/srv/models/m", "--tp", "2", "--context-length=8192"]}, FREE, "R1"),
         ({"port": 30000, "flags": ["--tp-size", "2"]}, FREE, "R1"),
         ({"port": 30000, "flags": ["--crash-dump-folder", "/root/.ssh"]}, FREE, "X"),
         ({"port": 30000, "flags": "--crash-dump-folder=/var/log/sglang/crash"}, FREE, "R1"),

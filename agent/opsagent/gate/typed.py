@@ -98,7 +98,15 @@ def _launch(call: Call, t: Trace) -> None:
 FLAG_CODE = re.compile(r"--(trust-remote-code|custom-[a-z-]*|load-plugin[a-z-]*|preferred-sampling-params"
 r"|tool-server|model-impl|"
                        r"enable-custom-logit-processor|forward-hooks|checkpoint-engine.*|remote-instance.*"
-                       r"|dist-init-addr|nnodes).*")  # fmt: skip
+                       r"|dist-init-addr|nccl-init-addr|nnodes).*|--config")  # fmt: skip
+DESTROYS = "--delete-ckpt-after-loading"
+
+
+def _spellings(name: str) -> set[str]:
+    """The option as written, and what argparse of some version would take it for: any prefix that says enough."""
+    from opsagent_tools.sglang.options import spelled
+
+    return {name, *spelled(name)}
 
 
 def _flag_port(flags: list[str], port: int | None) -> int | None:
@@ -110,7 +118,8 @@ def _flag_port(flags: list[str], port: int | None) -> int | None:
     return port
 
 
-WRITTEN = re.compile(r"--.*(dump|storage|folder|export|record|output|save|log-dir|cache-dir|profil).*")
+WRITTEN = re.compile(r"--.*(dump|storage|folder|export|record|output|save|log-dir|cache-dir|profil"
+                     r"|trace-dir|offload-dir|download).*")  # fmt: skip
 """Flags of SGLang whose value is a place where the server writes."""
 
 
@@ -118,11 +127,16 @@ def _flags(flags: list[str], t: Trace) -> None:
     for flag, following in zip(flags, [*flags[1:], ""], strict=False):
         name, equals, value = flag.partition("=")
         place = value if equals else following
-        if WRITTEN.fullmatch(name) and place.startswith(("/", "~", ".")):
+        if any(WRITTEN.fullmatch(each) for each in _spellings(name)) and place.startswith(("/", "~", ".")):
             paths.write(t, place, what=f"{name} lets the server write")
     for flag in flags:
-        if FLAG_CODE.fullmatch(flag.split("=")[0]):
-            t.say("R2", "launch.flag", f"{flag.split('=')[0]} runs code of the model or reaches other hosts")
+        name = flag.partition("=")[0]
+        names = _spellings(name)
+        if DESTROYS in names:
+            t.say("R3", "launch.deletes", f"{name} deletes the model's files once they are loaded")
+        if any(FLAG_CODE.fullmatch(each) for each in names):
+            what = "takes flags from a file" if "--config" in names else "runs code of the model or reaches other hosts"
+            t.say("R2", "launch.flag", f"{name} {what}")
 
 
 def _stop(call: Call, t: Trace) -> None:

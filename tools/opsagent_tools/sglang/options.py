@@ -159,6 +159,17 @@ def _find(name: str, options: Mapping[str, Option], version: str) -> tuple[Optio
     return None, _unknown(name, version)
 
 
+@cache
+def spelled(name: str) -> frozenset[str]:
+    """Every option that argparse of some modelled version could take a word for: itself, or those it is a prefix of."""
+    found: set[str] = set()
+    for version in _raw():
+        options = table(version)
+        same = {name} if name in options else {each for each in options if len(name) > 2 and each.startswith(name)}
+        found |= same if name.startswith("--") else set()
+    return frozenset(found)
+
+
 def _unknown(name: str, version: str) -> Refused:
     return Refused("unknown-flag", f"error: unrecognized arguments: {name}", elsewhere(name, version))
 
