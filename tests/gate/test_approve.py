@@ -110,3 +110,18 @@ def test_a_call_is_settled_once(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="c1 is finished"):
         _settled(opened, "c1", False, as_json=True)
     assert open_run(folder).state.calls["c1"].status == "finished"
+
+
+def test_of_a_call_that_was_made_again_after_a_stop_only_the_newest_waits(tmp_path: Path) -> None:
+    """Two approvals of one question would make it happen twice."""
+    folder = waiting(tmp_path, "systemctl", "restart", "sglang")
+    first = open_run(folder).state.calls["c1"]
+    with FileJournal.resume(folder) as journal:
+        again = {**first.call.model_dump(), "id": "c2"}
+        journal.append("call.intent", call=again, verdict=first.verdict)
+        journal.append("approval.requested", call="c2", tier="R2", binding=first.verdict["binding"])
+    assert [each.call.id for each in open_run(folder).state.waiting] == ["c2"]
+    assert approve(folder, "c1", "--yes") == 2
+    assert approve(folder, "--yes") == 0
+    assert [each.status for each in open_run(folder).state.calls.values()] == ["waiting", "approved"]
+    assert open_run(folder).state.waiting == []

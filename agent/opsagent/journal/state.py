@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from opsagent.call import Call
 from opsagent.protocols import Message
+from opsagent.redact import lost_secrets
 
 CallStatus = Literal[
     "intent", "waiting", "approved", "changed", "refused", "started", "finished", "failed", "unknown", "undone"
@@ -124,8 +125,18 @@ class RunState:
 
     @property
     def waiting(self) -> list[CallState]:
-        """Calls that wait for an approval."""
-        return [call for call in self.calls.values() if call.status == "waiting"]
+        """Calls that wait for an approval; of one that was made again after a stop, only the newest.
+
+        Else two answers to the same question would make it happen twice.
+        """
+        found: list[CallState] = []
+        later: list[tuple[str, str, str, dict[str, Any]]] = []
+        for known in reversed(self.calls.values()):
+            said = (known.call.tool, known.call.host, known.call.step, known.call.args)
+            if known.status == "waiting" and (said not in later or lost_secrets(known.call.args)):
+                found.append(known)
+            later.append(said)
+        return found[::-1]
 
     @property
     def unsettled(self) -> list[CallState]:
