@@ -24,4 +24,4 @@ reference *args:
 
 # The kill suite in full: every event boundary, hundreds of kills and cut connections
 soak:
-    uv run pytest -m soak
+    uv run pytest -m soak -n 0

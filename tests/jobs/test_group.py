@@ -37,13 +37,22 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[NoSystemd]
     before = children_of_init()
     yield NoSystemd()
     for pid in children_of_init() - before:
-        if "opsagent probe" in cmdline(pid):
+        if "opsagent probe" in cmdline(pid) and str(tmp_path) in environment(
+            pid
+        ):  # not those of a test beside this one
             os.kill(pid, signal.SIGKILL)
 
 
 def children_of_init() -> set[int]:
     found = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
     return {int(line.split()[0]) for line in found.splitlines() if line.split()[1] == "1"}
+
+
+def environment(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/environ").read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 def cmdline(pid: int) -> str:
