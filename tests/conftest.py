@@ -1,4 +1,4 @@
-"""For every test: what a run leaves on this machine as a host lies in the test's own folder, and one of them at a time uses it."""
+"""For every test: what a run leaves on this machine lies in the test's folder, and one test at a time uses it as a host."""
 
 from __future__ import annotations
 
