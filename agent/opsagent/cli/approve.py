@@ -105,8 +105,8 @@ def _waiting(opened: Opened, wanted: str) -> CallState:
         return found[wanted]
     if wanted and wanted in opened.state.calls:
         status = opened.state.calls[wanted].status
-        status = "was made again, and the newer one counts" if status == "waiting" else f"it is {status}"
-        raise InputError(f"{wanted} does not wait for an approval: {status}", where=where)
+        why = "it was made again, and the newer one counts" if status == "waiting" else f"it is {status}"
+        raise InputError(f"{wanted} does not wait for an approval: {why}", where=where)
     if not found:
         raise InputError(
             "no call of this run waits for an approval", where=where, hint="`opsagent show RUN` tells how it ended"
