@@ -87,6 +87,8 @@ class PlainLines:
     out: TextIO
     _tools: dict[str, str] = field(default_factory=dict)
     _shown: dict[str, str] = field(default_factory=dict)
+    _red: set[str] = field(default_factory=set)
+    """Red checks that were said since the step was entered: each round of checks would say them again."""
     _run: Run | None = None
     _mode: str = ""
 
@@ -120,14 +122,17 @@ class PlainLines:
         self.say(f"{data['runbook']['name']} · {hosts} · {model}{mark} · run {data['run']}")
 
     def _step_entered(self, data: dict[str, Any]) -> None:
+        self._red.clear()
         self.say(f"▶ {data['step']}: {data.get('title', '')}" + (" (again)" if data.get("again") else ""))
 
     def _step_left(self, data: dict[str, Any]) -> None:
         self.say(f"✔ {data['step']}")
 
     def _step_check(self, data: dict[str, Any]) -> None:
-        if not data["ok"]:
-            self.say(f"  ✘ {data.get('what') or data['expr']}")
+        text = f"  ✘ {data.get('what') or data['expr']}" + (f"   (wanted: {data['why']})" if data.get("why") else "")
+        if not data["ok"] and text not in self._red:
+            self._red.add(text)
+            self.say(text)
 
     def _call_intent(self, data: dict[str, Any]) -> None:
         call, verdict = data["call"], data.get("verdict") or {}

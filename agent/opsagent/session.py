@@ -30,6 +30,7 @@ from opsagent.protocols import Model
 from opsagent.redact import Redactor
 from opsagent.report.build import build
 from opsagent.report.model import Claim, StatusReport
+from opsagent.report.trouble import DRY_RUN
 from opsagent.report.write import write_report
 from opsagent.run import Follower, Run, Silent, Watcher
 from opsagent.runbook.model import Runbook
@@ -243,9 +244,29 @@ def _why(run: Run) -> Claim | None:
     failure = run.progress.failure
     if failure is None:
         return None
-    tail = f" [{failure.cause}]" if failure.cause else ""
+    if stopped := left_out(run):
+        return stopped
+    shown = next((each for each in run.journal.events() if each.id == failure.event), None)
+    wanted = shown.data.get("why") if shown is not None and shown.type == "step.check" else ""
+    tail = (f" (wanted: {wanted})" if wanted else "") + (f" [{failure.cause}]" if failure.cause else "")
     return Claim(
         text=f"Step {run.progress.step}: {failure.what}{tail}", evidence=[failure.event] if failure.event else []
+    )
+
+
+def left_out(run: Run) -> Claim | None:
+    """Where a dry run ends because of what it did not do, which is no fault: None when it ends for another reason."""
+    calls = [
+        known
+        for known in run.journal.state.calls.values()
+        if known.call.step == run.progress.step and known.events.get("approval.decided") in run.progress.refused
+    ]
+    if not run.dry or not calls or run.progress.unmet:
+        return None
+    would = ", ".join(f"{known.call.tool} on {known.call.host} ({known.verdict.get('tier')})" for known in calls)
+    return Claim(
+        text=f"{DRY_RUN} ends at step {run.progress.step}: it would now call {would}; the step's checks are for after that",
+        evidence=[known.events["approval.decided"] for known in calls],
     )
 
 

@@ -17,6 +17,7 @@ from opsagent.progress import Progress
 from opsagent.protocols import ToolCall
 from opsagent.run import Run
 from opsagent.runbook.model import Allow
+from opsagent.session import left_out
 from opsagent.settling import resumed
 from opsagent.signals import NeedApproval, StopRun
 from opsagent_tools.errors import ExitCode, HostUnreachable, OutcomeUnknown, ToolFailed
@@ -190,6 +191,16 @@ def test_a_dry_run_makes_reads_only() -> None:
     run = make_run(TWO_STEPS.replace("added.value == goal", "run.dry || added.value == goal"), host=host, dry=True)
     go(run)
     assert host.effects == []
+
+
+def test_a_dry_run_ends_with_the_call_that_it_would_make_and_not_with_a_null() -> None:
+    run = make_run(TWO_STEPS, host=CounterHost(), dry=True)
+    assert go(run) is ExitCode.FAILED
+    told = left_out(run)
+    assert told is not None
+    assert "add on" in told.text
+    assert [event.type for event in run.journal.events() if event.id in told.evidence] == ["approval.decided"]
+    assert left_out(make_run(TWO_STEPS, host=CounterHost())) is None
 
 
 def test_a_call_is_skipped_when_its_condition_is_false_and_its_name_is_null() -> None:

@@ -34,7 +34,7 @@ MODES = click.Choice(["ask", "declared", "never"])
 @click.option("--llm", default="", metavar="NAME", help="Model at OPENAI_BASE_URL; `autopilot`; `replay:RUN`.")
 @click.option("--approve", type=MODES, default=None, help="Who approves (default: ask with a terminal).")
 @click.option("--approve-file", default="", metavar="FILE", help="Pre-approved calls by hash.")
-@click.option("--dry-run", is_flag=True, help="Make reads only; say what would be done.")
+@click.option("--dry-run", is_flag=True, help="Make reads only; end (exit 1) where a step needs more, and say what.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
 @click.option("--out", type=click.Path(path_type=Path), default=None, help="Folder of the run.")
 def command(

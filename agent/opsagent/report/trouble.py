@@ -15,7 +15,7 @@ TITLES = {"waiting-approval": "What it waits for", "denied": "What was refused",
 AGAIN = {
     "failed": "Mend the cause, then run the runbook again: it looks first and makes only what is missing.",
     "invalid": "Correct what is named, then run it again; opsagent lint and --dry-run find it before anything is done.",
-    "transient": "Nothing has to be changed.",
+    "transient": "Nothing has to be changed here: try again when the host or the endpoint answers.",
     "budget": "Raise the budget in the runbook's front matter.",
     "denied": "Run it where a person may approve the call (--approve ask), or without it; what the policy says and why:",
     "unknown-outcome": "Look at the host, then answer when it goes on: whether the call took effect decides what is next.",
@@ -23,6 +23,8 @@ AGAIN = {
     "replay-mismatch": "Compare the two runs:",
 }
 """Status → what to do, in a sentence. Those that only go on need none."""
+DRY_RUN = "The dry run"
+"""How the reason begins when a run ended only because it was to change nothing."""
 COMMANDS = {"denied": "opsagent policy explain", "replay-mismatch": "opsagent diff"}
 
 
@@ -39,6 +41,8 @@ def trouble(report: StatusReport) -> Trouble | None:
     """None when the run ended verified."""
     if report.status == "verified":
         return None
+    if report.failed is not None and report.failed.text.startswith(DRY_RUN):
+        return Trouble("Where it stopped", [("Nothing was changed. To do it, run the same without --dry-run.", "")])
     takes = [
         (f"Look at {match['call']} and decide:", match["command"])
         for match in map(_WAITS.fullmatch, report.open)
