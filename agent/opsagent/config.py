@@ -58,7 +58,7 @@ def read_layer(level: str, path: Path) -> Layer:
     except OSError as error:
         raise InputError(f"cannot read it: {error.strerror}", where=where) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"not TOML: {error}", where=where) from error
+        raise InputError(f"not TOML: {error}", where=where, hint="mend that line; strings need quotes") from error
     known_keys(data, SECTIONS, where, "top level")
     tables = {name: data.get(name, {}) for name in SECTIONS}
     for name, table in tables.items():

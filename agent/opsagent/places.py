@@ -83,8 +83,12 @@ def real_places(runbook: Runbook, assignments: Sequence[str], hosts_file: str, f
     """
     path = xdg.hosts_file(hosts_file, folder)
     inventory = load_inventory(path) if hosts_file or path.is_file() else Inventory()
-    given = parse_assignments(assignments)
     known = runbook.front.hosts
+    given = parse_assignments(
+        assignments,
+        what="--host needs the role, too",
+        hint=f"write --host ROLE=NAME; roles of {runbook.name}: {', '.join(known)}",
+    )
     for role in given:
         if role not in known:
             raise InputError(

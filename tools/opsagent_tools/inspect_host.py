@@ -111,12 +111,15 @@ def _cause(result: InspectHostResult) -> str | None:
 def _summary(result: InspectHostResult) -> str:
     names = sorted({card.name for card in result.gpus})
     words = [f"{result.gpus_usable} of {result.gpus_on_bus} GPUs usable ({', '.join(names)})"] if result.gpus else []
+    if result.driver is not None and not result.gpus:
+        words.append("no NVIDIA GPU found")
     if result.driver and result.driver.version:
         words.append(f"driver {result.driver.version}")
     held = sorted({card.driver for card in result.gpus if card.index is None})
     words += [f"held by {', '.join(held)}"] if held else []
     words += [f"{s.engine} serves {s.model} on port {s.port}" for s in result.servers]
-    words += [f"{len(result.containers)} containers"] if result.containers else []
+    count = len(result.containers)
+    words += [f"{count} container{'s' if count > 1 else ''}"] if count else []
     return "; ".join(words) or "nothing of note"
 
 

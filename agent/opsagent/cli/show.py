@@ -237,7 +237,9 @@ def _page(opened: Opened, damage: TranscriptDamaged | None, target: str, *, as_j
         except OSError as error:
             with contextlib.suppress(OSError):
                 temporary.unlink()
-            raise InputError(f"cannot write the page: {error.strerror}", where=target) from None
+            raise InputError(
+                f"cannot write the page: {error.strerror}", where=target, hint="name a file in a folder that exists"
+            ) from None
         if damage is None and path.resolve() == (opened.folder / VIEWER).resolve():
             link_viewer(opened.folder, opened.log.events)
         size, count = len(text.encode()), len(opened.log.events)

@@ -10,6 +10,9 @@ from opsagent.report.evidence import Evidence
 from opsagent.report.markdown import limits_text, number
 from opsagent.report.model import Claim, TradeOff
 
+SLOW_S = 2.0
+"""A first answer that took less, in seconds, is nothing that anybody notices."""
+
 
 def _plans(seen: Evidence) -> list[tuple[dict[str, Any], str]]:
     calls = seen.calls.get("estimate_vram", [])
@@ -66,7 +69,7 @@ def behaviours(seen: Evidence) -> list[Claim]:
                 evidence=[event],
             )
         )
-    if facts.get("first_answer_s"):
+    if float(facts.get("first_answer_s") or 0) >= SLOW_S:
         found.append(
             Claim(
                 text=f"The first answer after a start is slow ({number(round(float(facts['first_answer_s']), 1))} s here: "

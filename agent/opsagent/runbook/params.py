@@ -63,13 +63,15 @@ def _example(kind: str) -> str:
     }.get(kind, "VALUE")  # fmt: skip
 
 
-def parse_assignments(texts: Sequence[str]) -> dict[str, str]:
-    """`["a=1", "b=x=y"]` as a dict; the first `=` divides."""
+def parse_assignments(
+    texts: Sequence[str], *, what: str = "not a parameter", hint: str = "write -p name=value"
+) -> dict[str, str]:
+    """`["a=1", "b=x=y"]` as a dict; the first `=` divides. `what` and `hint` are for the option that they came from."""
     found: dict[str, str] = {}
     for text in texts:
         name, divider, value = text.partition("=")
         if not divider or not name:
-            raise InputError(f"not a parameter: {text!r}", hint="write -p name=value")
+            raise InputError(f"{what}: {text!r}", hint=hint)
         found[name.strip()] = value
     return found
 

@@ -86,7 +86,7 @@ def load_inventory(path: Path | str) -> Inventory:
     except OSError as error:
         raise InputError(f"cannot read it: {error.strerror}", where=where, hint="--hosts names a hosts.toml") from error
     except UnicodeDecodeError as error:
-        raise InputError(f"not TOML: {error}", where=where) from error
+        raise InputError(f"not TOML: {error}", where=where, hint="mend that line; strings need quotes") from error
     return parse_inventory(text, where)
 
 
@@ -95,7 +95,7 @@ def parse_inventory(text: str, where: str) -> Inventory:
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f"not TOML: {error}", where=where) from error
+        raise InputError(f"not TOML: {error}", where=where, hint="mend that line; strings need quotes") from error
     _known(data, {"hosts"}, where, "top level")
     tables = data.get("hosts", {})
     if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
