@@ -96,26 +96,6 @@ def build(session: McpSession) -> Server[Any]:
         content: list[Any] = [types.TextContent(type="text", text=text)]
         return types.CallToolResult(content=content, structured_content=body, is_error=failed)
 
-    async def list_resources(_ctx: Any, _params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
-        found = await anyio.to_thread.run_sync(resources.listed)
-        return types.ListResourcesResult(
-            resources=[
-                types.Resource(uri=each.uri, name=each.name, description=each.description, mime_type="text/plain")
-                for each in found
-            ]
-        )
-
-    async def list_templates(
-        _ctx: Any, _params: types.PaginatedRequestParams | None
-    ) -> types.ListResourceTemplatesResult:
-        found = [
-            types.ResourceTemplate(
-                uri_template=uri, name=uri.rpartition("/")[2], description=text, mime_type="text/plain"
-            )
-            for uri, text in resources.TEMPLATES.items()
-        ]
-        return types.ListResourceTemplatesResult(resource_templates=found)
-
     async def read_resource(_ctx: Any, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         try:
             text = await anyio.to_thread.run_sync(resources.read, params.uri)
@@ -126,8 +106,26 @@ def build(session: McpSession) -> Server[Any]:
 
     return Server(
         "opsagent", version=__version__, instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool,
-        on_list_resources=list_resources, on_list_resource_templates=list_templates, on_read_resource=read_resource,
+        on_list_resources=_list_resources, on_list_resource_templates=_list_templates, on_read_resource=read_resource,
     )  # fmt: skip
+
+
+async def _list_resources(_ctx: Any, _params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
+    found = await anyio.to_thread.run_sync(resources.listed)
+    return types.ListResourcesResult(
+        resources=[
+            types.Resource(uri=each.uri, name=each.name, description=each.description, mime_type="text/plain")
+            for each in found
+        ]
+    )
+
+
+async def _list_templates(_ctx: Any, _params: types.PaginatedRequestParams | None) -> types.ListResourceTemplatesResult:
+    found = [
+        types.ResourceTemplate(uri_template=uri, name=uri.rpartition("/")[2], description=text, mime_type="text/plain")
+        for uri, text in resources.TEMPLATES.items()
+    ]
+    return types.ListResourceTemplatesResult(resource_templates=found)
 
 
 def _work(
