@@ -11,8 +11,8 @@ from rich.text import Text
 
 from opsagent.live_scene import Line, Scene
 from opsagent.live_work import FOLLOWS, Work
+from opsagent.transcript import STYLES
 
-STYLES = {"step": "bold", "good": "green", "bad": "red", "ask": "yellow", "dim": "dim", "": ""}
 NAME = 14
 """Cells of a step's name, when there is room."""
 NARROW = 60
@@ -100,7 +100,7 @@ def _room(width: int) -> int:
 
 def _wrapped(text: Text, width: int, indent: int, most: int) -> list[Text]:
     """The text indented, over at most so many rows; the last one says by an ellipsis that there was more."""
-    cells = max(8, width - indent)
+    cells = max(2, width - indent)  # a wide character has two
     rows = list(text.wrap(Console(width=width), cells)) or [Text("")]
     if len(rows) > most:
         rows[most - 1].rstrip()

@@ -12,8 +12,8 @@ from opsagent.journal.format import EVENT_TYPES
 from opsagent.protocols import Event
 
 Style = Literal["", "step", "good", "bad", "ask", "dim"]
-
-
+STYLES: dict[Style, str] = {"step": "bold", "good": "green", "bad": "red", "ask": "yellow", "dim": "dim", "": ""}
+"""How a terminal shows each, in rich's words."""
 Kind = Literal["calls", "model", "checks", "approvals", "steps", "notes"]
 KINDS: tuple[Kind, ...] = ("calls", "model", "checks", "approvals", "steps", "notes")
 

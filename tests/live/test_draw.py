@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from live.events import Story
 from rich.cells import cell_len
@@ -102,6 +102,7 @@ def test_whatever_is_told_the_region_fits_and_is_inert(text: str, width: int, he
 
 
 @given(TEXT, st.integers(20, 200), st.booleans())
+@example("0" * 8, 20, True)
 def test_what_stays_fits_in_width_and_in_a_few_rows(text: str, width: int, step: bool) -> None:
     line = Line(words(text), "bad", "✘" if step else "", "launch" if step else "", 3.0 if step else None)
     drawn = stays(line, width)

@@ -10,13 +10,12 @@ from rich.text import Text
 
 from opsagent.fence import neutral
 from opsagent.protocols import Event
-from opsagent.transcript import Line, Transcript, one_line
+from opsagent.transcript import STYLES, Line, Transcript, one_line
 from opsagent.viewer.clip import clip
 from opsagent.viewer.folds import Read, folds_of
 from opsagent.viewer.model import Claim, Fold
 from opsagent.viewer.select import excerpt
 
-STYLES = {"step": "bold", "good": "green", "bad": "red", "ask": "yellow", "dim": "dim", "": ""}
 MOST = 4_000
 """Characters of one long text among many; of an event that was asked for by its name there is no limit."""
 
