@@ -10,14 +10,17 @@ from typing import Any
 import pytest
 from chat.world import TWO_CARDS, talking
 
+from opsagent.chat import record
 from opsagent.chat import talk as talks
+from opsagent.chat.ground import Ground, lab_ground
 from opsagent.chat.record import chats_root
 from opsagent.chat.talk import respond
 from opsagent.fence import FENCED
 from opsagent.journal.runs import runs_root
 from opsagent.models.scripted import calls, says
 from opsagent.protocols import Message, Reply, ToolCall
-from opsagent_tools.errors import ModelUnavailable
+from opsagent.run import Silent
+from opsagent_tools.errors import InputError, ModelUnavailable
 
 LAUNCH: dict[str, Any] = {"runbook": "launch", "params": {"want_context": 8192}, "why": "serve it"}
 MTP = (
@@ -227,3 +230,18 @@ def test_what_happened_without_the_model_is_told_with_the_next_words(tmp_path: P
         assert talks.pending_asides(t.chat.run) == []
         t.chat.aside("(Another.)")
         assert talks.pending_asides(t.chat.run) == ["(Another.)"]
+
+
+def test_a_chat_that_cannot_go_on_leaves_no_host_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with talking(tmp_path) as t:
+        folder = t.chat.session.folder
+    opened: list[Ground] = []
+
+    def kept(*args: Any, **options: Any) -> Ground:
+        opened.append(lab_ground(*args, **options))
+        return opened[-1]
+
+    monkeypatch.setattr(record, "lab_ground", kept)
+    with pytest.raises(InputError, match="recorded run"):
+        record.go_on(str(folder), llm="replay:last", watcher=Silent(), notice=lambda _text: None)
+    assert [ground.places.closers for ground in opened] == [[]]

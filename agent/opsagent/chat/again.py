@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from opsagent import again as runs
-from opsagent.chat.conduct import deferred, ended, lab_comes_back, noted
+from opsagent.chat.conduct import deferred, ended, noted
+from opsagent.chat.record import lab_goes_to
 from opsagent.chat.talk import Chat
 from opsagent.places import Places
 from opsagent.report.model import StatusReport
@@ -32,7 +33,7 @@ def again(chat: Chat, ref: str, verb: str, *, accept_drift: bool = False) -> Sta
                 code, report = work(session)
             folder = session.folder
     finally:
-        lab_comes_back(chat)
+        lab_goes_to(chat.ground, chat.session.folder)
     ended(chat, report, folder, after="" if work is None else "/report has all of it")
     if code is not None:  # a report of a stopped run says `interrupted`; what counts here is whether it was stopped
         chat.last_code = int(code)

@@ -21,13 +21,14 @@ from opsagent.chat.proposal import (
     shown,
     unknown_runbook,
 )
+from opsagent.chat.record import lab_goes_to
 from opsagent.chat.talk import Chat, read
 from opsagent.execute import Rejected
 from opsagent.protocols import ToolCall
 from opsagent.report.markdown import number
 from opsagent.report.model import StatusReport
 from opsagent.runbook.model import Runbook
-from opsagent.session import LAB_STATE, Session, Wish, begin, conduct, known_secrets
+from opsagent.session import Session, Wish, begin, conduct, known_secrets
 from opsagent.signals import Signal
 from opsagent_tools.errors import InputError
 
@@ -153,7 +154,7 @@ def follow(chat: Chat, opened: Callable[[], Session]) -> StatusReport:
                 session.interrupted = bool(interrupt)
                 report = conduct(session)
     finally:
-        lab_comes_back(chat)
+        lab_goes_to(chat.ground, chat.session.folder)
     ended(chat, report, session.folder)
     return report
 
@@ -186,14 +187,6 @@ def ended(chat: Chat, report: StatusReport, folder: Path, *, after: str = "") ->
     chat.view.title(f"{report.headline or report.runbook} · {report.status}{mark}")
     for line in short(report, after):
         chat.view.say(line)
-
-
-def lab_comes_back(chat: Chat) -> None:
-    """After a run the simulated hosts are saved with the chat again."""
-    lab = chat.ground.places.lab
-    if lab is not None:
-        lab.state = chat.session.folder / LAB_STATE
-        lab.save()
 
 
 # --- what came of it -----------------------------------------------------------------------------------------------

@@ -17,10 +17,10 @@ from opsagent.chat.ground import Ground, lab_ground, real_ground
 from opsagent.chat.proposal import PROPOSE
 from opsagent.journal import FileJournal
 from opsagent.journal.runs import find_run, new_run, run_folders
-from opsagent.run import Watcher
+from opsagent.run import Run, Watcher
 from opsagent.runbook.model import Allow, BudgetSpec, FrontMatter, Runbook
 from opsagent.session import LAB_STATE, Session, Wish, assemble, known_secrets, schemas
-from opsagent_tools.errors import InputError
+from opsagent_tools.errors import ExitCode, InputError
 
 READS = (
     "inspect_host", "read_config", "estimate_vram", "preflight", "tail_log", "curl_test", "ssh_exec",
@@ -81,7 +81,7 @@ def begin(settings: Settings, ground: Ground, *, watcher: Watcher, notice: Calla
     """A new chat. Raises InputError before anything exists."""
     wish = _wish(settings, ground, notice)
     chat, folder = new_run(root=chats_root())
-    _lab_goes_to(ground, folder)
+    lab_goes_to(ground, folder)
     known = tools()
     journal = FileJournal.create(folder)
     try:
@@ -107,6 +107,7 @@ def go_on(ref: str, *, llm: str, watcher: Watcher, notice: Callable[[str], None]
     """The chat of an id (a prefix, a path, `last`) in this process. Raises InputError: none such, or it is in use."""
     folder = _find(ref)
     journal = FileJournal.resume(folder)
+    ground: Ground | None = None
     try:
         started = journal.state.started
         if started.get("kind") != "chat":
@@ -120,19 +121,26 @@ def go_on(ref: str, *, llm: str, watcher: Watcher, notice: Callable[[str], None]
             ground = lab_ground(settings.lab, place, state=state)
         else:
             ground = real_ground(settings.hosts, settings.hosts_file, place)
-        _lab_goes_to(ground, folder)
+        lab_goes_to(ground, folder)
         wish = _wish(settings, ground, notice)
         for name, value in known_secrets(CHAT, {}).items():
             journal.redactor.add(value, name)
         session = _assembled(wish, str(started["run"]), folder, journal, tools(), watcher)
         session.run.emit("run.resumed", mode="chat", model=settings.llm or "none")
-        for known in journal.state.unsettled:  # a chat only reads: nothing can be half done
-            session.run.emit("call.failed", call=known.call.id, what="the chat ended while it ran", where="", hint="",
-                             exit_code=130, cause=None)  # fmt: skip
+        calls_ended(session.run, "the chat ended while it ran")
     except BaseException:
         journal.close()
+        if ground is not None:
+            ground.places.close()
         raise
     return Opened(session, ground, settings, False, runs, open_run)
+
+
+def calls_ended(run: Run, why: str) -> None:
+    """Calls that are open have failed: a chat only reads, so nothing can be half done."""
+    for known in run.journal.state.unsettled:
+        run.emit("call.failed", call=known.call.id, what=why, where="", hint="", exit_code=int(ExitCode.INTERRUPTED),
+                 cause=None)  # fmt: skip
 
 
 def _wish(settings: Settings, ground: Ground, notice: Callable[[str], None]) -> Wish:
@@ -150,8 +158,8 @@ def _assembled(
     return session
 
 
-def _lab_goes_to(ground: Ground, folder: Path) -> None:
-    """From now on the simulated hosts are saved here."""
+def lab_goes_to(ground: Ground, folder: Path) -> None:
+    """From now on the simulated hosts are saved here (a run of the chat saves them with itself while it lasts)."""
     if ground.places.lab is not None:
         ground.places.lab.state = folder / LAB_STATE
         ground.places.lab.save()

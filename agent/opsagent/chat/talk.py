@@ -11,7 +11,7 @@ from typing import Any
 
 from opsagent.chat.ground import Ground
 from opsagent.chat.proposal import PROPOSE, ProposeRunArgs
-from opsagent.chat.record import Opened, Settings
+from opsagent.chat.record import Opened, Settings, calls_ended
 from opsagent.chat.rules import compiled, opening
 from opsagent.chat.view import View
 from opsagent.conversation import Conversation
@@ -175,9 +175,7 @@ def read(chat: Chat, call: ToolCall, ready: Any = None) -> Outcome:
         with chat.view.waiting(f"{ready.call.tool} on {ready.call.host}"):
             outcome = execute(run, ready)
     except KeyboardInterrupt:
-        for known in run.journal.state.unsettled:
-            run.emit("call.failed", call=known.call.id, what=CANCELLED, where="", hint="",
-                     exit_code=int(ExitCode.INTERRUPTED), cause=None)  # fmt: skip
+        calls_ended(run, CANCELLED)
         raise
     if chat.talk is not None:
         chat.talk.made(outcome)
