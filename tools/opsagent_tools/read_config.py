@@ -108,7 +108,8 @@ def described(answer: Mapping[str, Any], path: str) -> ReadConfigResult:
 def config_of(answer: Mapping[str, Any], path: str) -> dict[str, Any]:
     """The configuration, or an error that says what is wrong with the directory."""
     if not answer.get("found"):
-        raise ToolFailed(f"{path} is no directory", where=path, hint="Look at the path, or download the model first.")
+        hint = "Look at the path, or download the model first; for a prediction its config.json alone is enough."
+        raise ToolFailed(f"{path} is no directory", hint=hint)
     if answer.get("config_error"):
         raise InputError(
             f"config.json cannot be read: {answer['config_error']}",

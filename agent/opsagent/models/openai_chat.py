@@ -163,7 +163,9 @@ class OpenAIChat:
         wait = asked if asked else policy.backoff(tried.number, self.rng)
         if tried.number >= policy.attempts:
             raise ModelUnavailable(
-                f"{fault.what} (tried {tried.number} times)", where=self.endpoint.host, hint="try again later"
+                f"{fault.what} (tried {tried.number} times)",
+                where=self.endpoint.host,
+                hint=fault.hint or "try again later",
             )
         if wait > policy.longest_s or tried.waited_s + wait > policy.total_s or wait > self.left_s():
             raise ModelUnavailable(
@@ -206,7 +208,10 @@ class OpenAIChat:
         except openai.APITimeoutError as error:
             raise Fault("transient", "the endpoint did not answer in time", hint="is the server overloaded?") from error
         except openai.APIConnectionError as error:
-            raise Fault("transient", f"cannot reach the endpoint: {_root(error)}") from error
+            raise Fault(
+                "transient", f"cannot reach the endpoint {self.endpoint.host}: {_root(error)}",
+                hint="is the server up, and OPENAI_BASE_URL right?",
+            ) from error  # fmt: skip
         except openai.APIError as error:
             raise from_words(message_of(error.body) if error.body else error.message) from error
         except (httpx2.HTTPError, ValueError) as error:

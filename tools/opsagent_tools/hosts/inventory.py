@@ -133,7 +133,7 @@ def _entry(name: str, table: dict[str, object], where: str) -> HostEntry:
         key = ".".join(str(part) for part in first["loc"])
         raise InputError(f"{place} {key}: {first['msg']}", where=where) from error
     if bool(entry.address) == bool(entry.via):
-        hint = "address for SSH, or via and pct for a container"
+        hint = "address for SSH (--address HOST), or via and pct for a container (--via PARENT --pct ID)"
         raise InputError(f"{place} needs either `address` or `via`", where=where, hint=hint)
     if bool(entry.via) != (entry.pct is not None):
         raise InputError(f"{place} needs `via` and `pct` together", where=where)
