@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from opsagent.journal.fold import fold
 from opsagent.journal.format import EVENT_TYPES
 from opsagent.journal.lock import is_live
 from opsagent.journal.reader import BLOBS, Log, read_blob, read_log
@@ -55,6 +56,7 @@ def verify(folder: Path) -> Verification:
     found = Verification(folder)
     try:
         log = read_log(folder)
+        fold(log.events)
     except TranscriptDamaged as error:
         found.wrong(error.where or str(folder), error.what)
         return found
@@ -81,6 +83,7 @@ def _effects(found: Verification, events: Sequence[Event]) -> None:
         found.wrong("e1", f"the journal begins with {events[0].type}")
     for event in events:
         call = event.data.get("call")
+        call = call if isinstance(call, dict) else str(call)
         if event.type not in EVENT_TYPES:
             found.notes.append(f"{event.id} has the unknown type {event.type}")
         elif event.type == "call.intent" and isinstance(call, dict):

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from opsagent.call import Call
+from opsagent.journal.format import damaged
 from opsagent.journal.state import CallState, RunState, StepState
 from opsagent.protocols import Event
 
@@ -24,10 +25,13 @@ def seconds_between(earlier: str, later: str) -> float:
 
 
 def fold(events: Iterable[Event], state: RunState | None = None) -> RunState:
-    """The state after these events."""
+    """The state after these events. Raises TranscriptDamaged for one that no opsagent can have written."""
     state = RunState() if state is None else state
     for event in events:
-        apply(state, event)
+        try:
+            apply(state, event)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:  # a whole line, but of a stranger's making
+            raise damaged(f"is no {event.type} that can be read", event.seq, "events.jsonl") from error
     return state
 
 

@@ -58,6 +58,33 @@ EVENT_TYPES: dict[str, str] = {
 }
 """The closed set of types that we write. A reader keeps the place of a type it does not know, and ignores its data."""
 
+_OF_A_CALL = {"call": str}
+SHAPES: dict[str, dict[str, type]] = {
+    "run.started": {"run": str, "hosts": dict, "runbook": dict, "params": dict, "model": str, "lab": str},
+    "run.finished": {"status": str, "exit_code": int, "failed": dict},
+    "step.entered": {"step": str},
+    "step.check": {"step": str, "expr": str},
+    "step.left": {"step": str},
+    "model.request": {"new": list},
+    "model.response": {"message": dict, "usage": dict, "model": str},
+    "call.intent": {"call": dict, "verdict": dict},
+    "approval.requested": _OF_A_CALL,
+    "approval.decided": _OF_A_CALL,
+    "call.started": _OF_A_CALL,
+    "call.progress": _OF_A_CALL,
+    "call.finished": {"call": str, "result": dict},
+    "call.failed": _OF_A_CALL,
+    "call.unknown": _OF_A_CALL,
+    "call.reconciled": _OF_A_CALL,
+    "remedy.applied": {"step": str, "cause": str},
+    "param.changed": {"name": str},
+    "drift.accepted": {"what": str},
+    "redaction.applied": {"rules": dict},
+    "snapshot": {"facts": dict, "host": str, "phase": str},
+    "bystanders": {"seen": list, "lost": list, "ended": list, "host": str},
+}
+"""Type → what its data must be, where they are there and not null: readers rely on these."""
+
 UNFLUSHED = frozenset({"call.progress"})
 """Types that nobody's safety depends on: losing the last of them with the power is fine."""
 
@@ -130,4 +157,7 @@ def decode(line: bytes, number: int, prev: str, where: str) -> Event:
         raise damaged(f"has seq {seq!r} instead of {number}: a line was removed, doubled or moved", number, where)
     if raw.get("prev") != prev:
         raise damaged("does not continue the chain: it, or the line before it, was changed", number, where)
+    for key, shape in SHAPES.get(kind, {}).items():
+        if data.get(key) is not None and not isinstance(data[key], shape):
+            raise damaged(f"has a {kind} that cannot be read: its {key} is no {shape.__name__}", number, where)
     return Event(seq=number, ts=ts, type=kind, data=data, prev=prev)
