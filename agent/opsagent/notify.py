@@ -7,6 +7,7 @@ one that fails becomes a note in the journal when the run is closed.
 from __future__ import annotations
 
 import queue
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -29,6 +30,14 @@ LONGEST = 500
 def _short(text: object) -> str:
     flat = " ".join(neutral(str(text or "")).split())
     return flat if len(flat) <= LONGEST else flat[:LONGEST] + "…"
+
+
+_MARKUP = str.maketrans({"<": "\u2039", ">": "\u203a", "`": "'", "[": "(", "]": ")"})
+
+
+def _said(text: str) -> str:
+    """What chat programs show as it is: no link with another name on it, and nobody is called (`<!channel>`, `@all`)."""
+    return re.sub(r"(?<!\w)@(?=\w)", "\uff20", text.translate(_MARKUP))
 
 
 def waits(state: RunState, call_id: str) -> dict[str, Any]:
@@ -69,7 +78,7 @@ def _body(state: RunState, kind: str, status: str, what: str, do: str) -> dict[s
     return {
         "opsagent": 1, "event": kind, "run": state.run, "status": status, "runbook": book, "host": host, "hosts": hosts,
         "simulated": bool(started.get("simulated")), "step": state.step, "what": _short(what), "do": do,
-        "text": _short(f"opsagent {book} on {where}{mark}: {status}: {what}. {do}"),
+        "text": _said(_short(f"opsagent {book} on {where}{mark}: {status}: {what}. {do}")),
     }  # fmt: skip
 
 

@@ -16,8 +16,9 @@ from opsagent.autopilot import Autopilot
 from opsagent.call import Call, Decision
 from opsagent.cli import cli
 from opsagent.journal.runs import run_folders
+from opsagent.journal.state import RunState
 from opsagent.loop import drive
-from opsagent.notify import Notifier
+from opsagent.notify import Notifier, ends
 from opsagent.observing import Observed
 from opsagent.protocols import Event
 from opsagent.run import Silent
@@ -167,3 +168,12 @@ def test_an_observer_with_a_bug_is_dropped_and_the_run_goes_on() -> None:
     drive(made, Autopilot(made))
     assert broken.seen == 1
     assert len(observed.close()) == 1
+
+
+def test_what_a_host_said_calls_nobody_and_hides_no_link() -> None:
+    """Slack and its like read markup in `text`, which may have come from a log."""
+    said = "<!channel> <https://203.0.113.9|opsagent approve 7f3a> @here [ok](https://203.0.113.9) root@kpro5"
+    text = ends(RunState(run="7f3a"), {"status": "failed", "exit_code": 1, "failed": {"text": said}})["text"]
+    assert not set("<>[]") & set(text)
+    assert "@here" not in text
+    assert "root@kpro5" in text
