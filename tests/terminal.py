@@ -135,7 +135,7 @@ class Session:
         """Everything that was ever written, in order, without control sequences."""
         return _SEQUENCES.sub("", self.raw.decode("utf-8", "replace")).replace("\r", "")
 
-    def expect(self, pattern: str, timeout: float = 30.0) -> re.Match[str]:
+    def expect(self, pattern: str, timeout: float = 120.0) -> re.Match[str]:
         """Wait until the program has written the pattern *after* what the last `expect` found."""
 
         def found() -> re.Match[str] | None:
@@ -145,11 +145,11 @@ class Session:
         self._expected = match.end()
         return match
 
-    def see(self, pattern: str, timeout: float = 30.0) -> re.Match[str]:
+    def see(self, pattern: str, timeout: float = 120.0) -> re.Match[str]:
         """Wait until the pattern stands on the screen (`^` and `$` are those of a row)."""
         return self._wait(lambda: re.search(pattern, self.screen, re.MULTILINE), pattern, timeout)
 
-    def wait(self, timeout: float = 60.0) -> int:
+    def wait(self, timeout: float = 120.0) -> int:
         """Wait for the program's end; its exit code (negative: the signal that ended it). All output has been read."""
         code = self.process.wait(timeout)
         self._reader.join(timeout)

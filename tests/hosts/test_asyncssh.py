@@ -87,7 +87,7 @@ def serving(folder: Path, behave: Behaviour) -> Iterator[Server]:
 
     thread = threading.Thread(target=lambda: loop.run_until_complete(main()), daemon=True)
     thread.start()
-    assert ready.wait(10)
+    assert ready.wait(60)
     try:
         yield server
     finally:

@@ -48,4 +48,4 @@ def test_serve_outlives_its_clients_and_keeps_its_state(small: Path, tmp_path: P
             assert seen == ["0-0", "0-1", *(["1-0", "1-1"] if number else []), "notes.txt"]
         finally:
             serving.send_signal(signal.SIGTERM)
-            assert serving.wait(20) == 0
+            assert serving.wait(60) == 0

@@ -50,7 +50,7 @@ def test_openssh_sees_the_same(lab: Lab, command: str) -> None:
     words = ["ssh", "-F", "none", "-p", str(table["port"]), "-i", table["identity"]]
     words += [part for option in options for part in ("-o", option)]
     theirs = subprocess.run(
-        [*words, "root@127.0.0.1", command], capture_output=True, text=True, timeout=20, check=False
+        [*words, "root@127.0.0.1", command], capture_output=True, text=True, timeout=120, check=False
     )
     ours = argv(host_of(lab, "pve"), "sh", "-c", command)
     assert (theirs.returncode, theirs.stdout) == (ours.exit_code, ours.stdout)

@@ -148,9 +148,9 @@ def test_eleven_sessions_are_one_too_many(lab: Lab) -> None:
     assert transport is not None
     channels = []
     for _ in range(10):
-        channel = transport.open_session(timeout=5)
+        channel = transport.open_session(timeout=60)
         channel.exec_command("sleep 100")
         channels.append(channel)
     with pytest.raises(paramiko.SSHException):
-        transport.open_session(timeout=5).exec_command("true")
+        transport.open_session(timeout=60).exec_command("true")
     client.close()

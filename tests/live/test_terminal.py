@@ -33,7 +33,7 @@ def test_typing_resizing_and_an_interrupt_arrive() -> None:
         session.expect(r"now 60")
         session.send(CTRL_C)
         session.see(r"interrupted$")
-        assert session.wait(10) == 130
+        assert session.wait() == 130
         rows = session.screen.splitlines()
         row = next(number for number, text in enumerate(rows) if "interrupted" in text)
         assert session.cell[row][rows[row].index("interrupted")].fg == "red"
@@ -42,7 +42,7 @@ def test_typing_resizing_and_an_interrupt_arrive() -> None:
 def test_rows_that_leave_the_screen_stay_in_the_scrollback() -> None:
     argv = (sys.executable, "-c", "for i in range(100): print('line', i)")
     with Session(argv, size=(40, 5)) as session:
-        assert session.wait(10) == 0
+        assert session.wait() == 0
         assert [row for row in session.scrollback.splitlines() if row] == [f"line {i}" for i in range(100)]
         assert "line 50" not in session.screen
 
@@ -51,7 +51,7 @@ def test_stdout_may_go_to_a_file_as_in_a_shell(tmp_path: Path) -> None:
     argv = (sys.executable, "-c", "import sys; print('out', sys.stdout.isatty()); print('err', file=sys.stderr)")
     with Session(argv, stdout=tmp_path / "out") as session:
         session.expect("err")
-        assert session.wait(10) == 0
+        assert session.wait() == 0
     assert (tmp_path / "out").read_text() == "out False\n"
     assert "out" not in session.text
 

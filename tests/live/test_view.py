@@ -38,7 +38,7 @@ def test_lines_change_in_place_and_what_is_finished_stays() -> None:
         session.see(r"▶ look")
         assert session.cursor_hidden
         assert not termios.tcgetattr(session._master)[3] & termios.ECHO
-        assert session.wait(30) == 0
+        assert session.wait() == 0
         seen = {float(done) for done in re.findall(r"([0-9.]+)/10 GiB", session.text)}
         rows = kept(session)
         assert not session.cursor_hidden
@@ -60,7 +60,7 @@ def test_lines_change_in_place_and_what_is_finished_stays() -> None:
 def test_text_of_others_is_inert_and_clipped() -> None:
     with play("hostile") as session:
         session.see(r"\d/10 GiB")
-        assert session.wait(60) == 0
+        assert session.wait() == 0
         rows, raw = kept(session), session.raw
     assert all(bad not in raw for bad in (b"\x1b]0;", b"\x1b[H", b"\x1b[2J", "\x9b".encode(), "\u202e".encode()))
     assert [row.split()[0] for row in rows if row[1:2] == "✔"] == ["✔", "✔"]
@@ -70,7 +70,7 @@ def test_text_of_others_is_inert_and_clipped() -> None:
 
 def test_what_others_write_to_stderr_stands_above_and_is_whole() -> None:
     with play("noisy") as session:
-        assert session.wait(30) == 0
+        assert session.wait() == 0
         rows = kept(session)
     said = [row.strip() for row in rows if "warning" in row]
     assert said == [f"warning {number}" for number in (0, 5, 10, 15, 20)] * 2
@@ -80,7 +80,7 @@ def test_what_others_write_to_stderr_stands_above_and_is_whole() -> None:
 def test_a_view_that_fails_does_not_fail_the_run() -> None:
     with play("broken", 0.2) as session:
         session.expect("the live view failed")
-        assert session.wait(30) == 0
+        assert session.wait() == 0
         assert {"✔ raise", "✔ look", "the report"} <= set(kept(session))
 
 
@@ -92,14 +92,14 @@ def test_another_window_size_in_the_middle() -> None:
         assert max(len(row) for row in session.screen.splitlines()) <= 40
         session.resize(100, 24)
         session.see(MARK)
-        assert session.wait(30) == 0
+        assert session.wait() == 0
         rows = kept(session)
         assert [row.split()[:2] for row in rows if "✔" in row] == [["✔", "raise"], ["✔", "look"]]
 
 
 def test_a_dumb_terminal_gets_plain_lines() -> None:
     with play("plain", 0.2, TERM="dumb") as session:
-        assert session.wait(30) == 0
+        assert session.wait() == 0
         assert b"\x1b" not in session.raw
         assert "raise" in session.text
 
@@ -134,7 +134,7 @@ def test_lines_change_in_place_only_where_that_can_be_seen(monkeypatch: pytest.M
 
 def test_no_color_is_honoured() -> None:
     with play("plain", 0.4, NO_COLOR="1") as session:
-        assert session.wait(30) == 0
+        assert session.wait() == 0
         codes = {int(code or 0) for found in re.findall(rb"\x1b\[([\d;]*)m", session.raw) for code in found.split(b";")}
     assert b"\x1b[2K" in session.raw
     assert not {code for code in codes if 30 <= code <= 49 or 90 <= code <= 107}
