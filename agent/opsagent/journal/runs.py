@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from opsagent.journal.fold import fold
@@ -104,24 +104,6 @@ def open_run(ref: str | Path, *, root: Path | None = None) -> Opened:
     folder = ref if isinstance(ref, Path) else find_run(ref, root=root)
     log = read_log(folder)
     return Opened(folder, log, fold(log.events))
-
-
-def open_intact(ref: str | Path, *, root: Path | None = None) -> tuple[Opened, TranscriptDamaged | None]:
-    """The same, as far as it can be read: what comes before the first damaged line, and the damage.
-
-    Raises InputError, JournalError.
-    """
-    folder = ref if isinstance(ref, Path) else find_run(ref, root=root)
-    log, damage = parse_intact(journal_bytes(folder), str(folder / EVENTS))
-    state = RunState()
-    for event in log.events:
-        try:
-            apply(state, event)
-        except (ValueError, TypeError, KeyError, AttributeError):  # whole lines of a stranger's making
-            damage = damaged(f"is no {event.type} that can be read", event.seq, str(folder / EVENTS))
-            log = replace(log, events=log.events[: event.seq - 1], torn=b"")
-            break
-    return Opened(folder, log, state), damage
 
 
 def all_runs(root: Path | None = None) -> Iterator[Opened | tuple[Path, OpsError]]:

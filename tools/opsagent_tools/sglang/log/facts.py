@@ -90,9 +90,12 @@ class Facts(_Model):
         )
 
     def avail(self, at: str) -> float | None:
-        """The least free memory of any rank at a named moment, GiB."""
-        figures = [m.avail_gib for m in self.memory if m.at == at and m.avail_gib is not None]
-        return min(figures) if figures else None
+        """The least free memory of any rank at a named moment, GiB; the first such moment: a draft model comes later."""
+        first: dict[str, float] = {}
+        for seen in self.memory:
+            if seen.at == at and seen.avail_gib is not None:
+                first.setdefault(seen.rank, seen.avail_gib)
+        return min(first.values(), default=None)
 
 
 _MEM = re.compile(r"avail(?:able)?[ _]mem(?:ory)?=\s*([\d.]+)")
