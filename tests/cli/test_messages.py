@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from opsagent import cli
 from opsagent.checked import checked_runbook
 from opsagent.config import read_layer
 from opsagent.data import find_runbook
@@ -39,3 +40,16 @@ def test_a_file_that_is_no_text_or_no_toml_has_a_hint(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         read_layer("project", tmp_path / "opsagent.toml")
     assert caught.value.hint
+
+
+def test_a_folder_that_may_not_be_read_is_a_message_and_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def main(**_given: object) -> int:
+        raise PermissionError(13, "Permission denied", "/somebody/elses")
+
+    monkeypatch.setattr(cli.cli, "main", main)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    assert "/somebody/elses" in capsys.readouterr().err

@@ -98,6 +98,11 @@ def main() -> None:
         sys.exit(2)
     except click.Abort:
         sys.exit(130)
+    except PermissionError as error:  # wherever a folder of the user's turns out not to be theirs
+        from opsagent_tools.errors import InputError
+
+        hint = "let this user read it, or run as the user whose it is"
+        sys.exit(fail(InputError(f"cannot be used: {error.strerror}", where=str(error.filename or ""), hint=hint)))
     except Exception as error:
         if hasattr(error, "exit_code") and hasattr(error, "hint"):
             sys.exit(fail(error))

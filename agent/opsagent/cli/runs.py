@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,8 @@ def command(everything: bool, as_json: bool) -> int:
         click.echo(json.dumps({"runs": rows, "root": str(runs_root())}, indent=1, ensure_ascii=False))
         return 0
     if not rows:
+        with contextlib.suppress(FileNotFoundError):
+            next(runs_root().iterdir(), None)  # PermissionError: what cannot be looked into is not empty
         click.echo(f"No runs yet in {runs_root()}. Begin with: opsagent run runbooks/migrate.md")
         return 0
     _print(rows)
