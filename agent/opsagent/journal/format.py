@@ -58,7 +58,7 @@ EVENT_TYPES: dict[str, str] = {
 }
 """The closed set of types that we write. A reader keeps the place of a type it does not know, and ignores its data."""
 
-_OF_A_CALL = {"call": str}
+_OF_A_CALL: dict[str, type] = {"call": str}
 SHAPES: dict[str, dict[str, type]] = {
     "run.started": {"run": str, "hosts": dict, "runbook": dict, "params": dict, "model": str, "lab": str},
     "run.finished": {"status": str, "exit_code": int, "failed": dict},
