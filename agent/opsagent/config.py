@@ -7,6 +7,7 @@ of the gate, and that a lower one can only tighten it, is decided in `gate/polic
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -66,6 +67,23 @@ def read_layer(level: str, path: Path) -> Layer:
             raise InputError(f"`{name}` must be a table", where=where, hint=EXAMPLES[name])
     known: Level = "administrator" if level == "administrator" else "user" if level == "user" else "project"
     return Layer(known, where, **tables)
+
+
+def strongest(
+    found: Sequence[Layer], name: str, keys: tuple[str, ...], owner_only: tuple[str, ...], hint: str
+) -> Layer | None:
+    """The strongest layer that has the table `name`, None when none has.
+
+    A project's file may not set `owner_only` keys: whoever writes a repository must not choose where what is known goes.
+    Raises InputError for one that does, with this hint, and for keys that are not in `keys`.
+    """
+    for layer in found:
+        table = getattr(layer, name)
+        known_keys(table, keys, layer.origin, f"[{name}]")
+        foreign = [key for key in owner_only if key in table and layer.level == "project"]
+        if foreign:
+            raise InputError(f"`{foreign[0]}` of [{name}] is not for a project's file", where=layer.origin, hint=hint)
+    return next((layer for layer in found if getattr(layer, name)), None)
 
 
 def known_keys(table: dict[str, Any], keys: tuple[str, ...], where: str, place: str) -> None:

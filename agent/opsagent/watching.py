@@ -73,9 +73,7 @@ class HostWatch:
         except OpsError:
             return None  # a host that is away says nothing of its tenants; the next look will
         begun = [known for known in run.journal.state.calls.values() if "call.started" in known.events]
-        here = [
-            known.call for known in begun if known.call.host == host
-        ]  # not only this one: a look may have been lost
+        here = [known.call for known in begun if known.call.host == host]  # all calls: a look may have been lost
         named = [each for each in gone if any(is_named(run, made, each) for made in here)]
         lost = [each for each in gone if each not in named]
         if named:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from opsagent.config import Layer, known_keys
+from opsagent.config import Layer, strongest
 from opsagent.models.retry import RetryPolicy, retry_after
 from opsagent_tools.errors import InputError, OpsError
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 KEYS = ("url_env", "url_file", "on", "timeout_s", "attempts", "allow_http")
 OWNER_ONLY = ("url_file", "allow_http")
-"""Keys that a project's file may not set: whoever writes a repository must not choose where the news of a run goes."""
+"""Keys that a project's file may not set."""
 KINDS = ("waits", "ends")
 
 
@@ -63,15 +63,7 @@ def webhook_of(layers: Sequence[Layer], env: Mapping[str, str]) -> Webhook | Non
 
     Raises InputError for keys and values that cannot be, OpsError when the URL is missing or not allowed.
     """
-    for layer in layers:
-        known_keys(layer.notify, KEYS, layer.origin, "[notify]")
-        foreign = [key for key in OWNER_ONLY if key in layer.notify and layer.level == "project"]
-        if foreign:
-            raise InputError(
-                f"`{foreign[0]}` of [notify] is not for a project's file", where=layer.origin,
-                hint="put it into ~/.config/opsagent/opsagent.toml",
-            )  # fmt: skip
-    chosen = next((layer for layer in layers if layer.notify), None)
+    chosen = strongest(layers, "notify", KEYS, OWNER_ONLY, "put it into ~/.config/opsagent/opsagent.toml")
     return None if chosen is None else _read(chosen.notify, chosen.origin, env)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -42,9 +43,8 @@ def _viewer(folder: Path) -> str:
 
 
 def _put(path: Path, text: str) -> None:
-    part = path.with_name(
-        f".{path.name}.part"
-    )  # whole or not at all: a run that dies here has none, and resume writes it
-    part.write_text(text, encoding="utf-8")
-    part.chmod(0o600)
+    part = path.with_name(f".{path.name}.part")  # a run that dies here has no report, and resume writes it
+    part.unlink(missing_ok=True)  # whatever it is: a link of a stranger's would be written through
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
     part.replace(path)

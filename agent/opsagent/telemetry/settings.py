@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from opsagent.config import Layer, known_keys
+from opsagent.config import Layer, strongest
 from opsagent_tools.errors import InputError
 
 KEYS = ("endpoint", "content", "service_name")
 OWNER_ONLY = ("endpoint", "content")
-"""Keys that a project's file may not set: whoever writes a repository must not choose where what is known goes."""
+"""Keys that a project's file may not set."""
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
 CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 
@@ -35,15 +35,8 @@ def settings_of(layers: Sequence[Layer], env: Mapping[str, str]) -> Settings | N
 
     Raises InputError for keys and values that cannot be.
     """
-    for layer in layers:
-        known_keys(layer.telemetry, KEYS, layer.origin, "[telemetry]")
-        foreign = [key for key in OWNER_ONLY if key in layer.telemetry and layer.level == "project"]
-        if foreign:
-            raise InputError(
-                f"`{foreign[0]}` of [telemetry] is not for a project's file", where=layer.origin,
-                hint="put it into ~/.config/opsagent/opsagent.toml, or set OTEL_EXPORTER_OTLP_ENDPOINT",
-            )  # fmt: skip
-    chosen = next((layer for layer in layers if layer.telemetry), None)
+    hint = "put it into ~/.config/opsagent/opsagent.toml, or set OTEL_EXPORTER_OTLP_ENDPOINT"
+    chosen = strongest(layers, "telemetry", KEYS, OWNER_ONLY, hint)
     table = chosen.telemetry if chosen else {}
     content = table.get("content", False)
     endpoint, name = table.get("endpoint", ""), table.get("service_name", "opsagent")

@@ -264,9 +264,7 @@ class SpanFold:
             }
             self._mark(event, "opsagent.approval.decided", about)
 
-    def _record(
-        self, into: Histogram, name: str, event: Event, about: dict[str, Any], bad: str = ""
-    ) -> None:  # fmt: skip
+    def _record(self, into: Histogram, name: str, event: Event, about: dict[str, Any], bad: str = "") -> None:
         since = self._since.pop(name, "")
         if since:
             into.record(seconds_between(since, event.ts), {**about, **({"error.type": bad} if bad else {})})
