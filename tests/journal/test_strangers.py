@@ -11,8 +11,9 @@ from opsagent.journal import FileJournal
 from opsagent.journal.format import encode
 from opsagent.journal.runs import open_run
 from opsagent.protocols import Event
+from opsagent.report.write import _put
 from opsagent.verify import verify
-from opsagent_tools.errors import TranscriptDamaged
+from opsagent_tools.errors import JournalError, TranscriptDamaged
 
 STRANGE: list[tuple[str, dict[str, Any]]] = [
     ("run.started", {"run": "7f3a", "hosts": "kpro5"}),
@@ -39,3 +40,27 @@ def test_a_line_of_a_strangers_making_is_damage(tmp_path: Path, kind: str, data:
     assert not verify(tmp_path).ok
     with pytest.raises(TranscriptDamaged):  # the lock was given back
         FileJournal.resume(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["events.jsonl", "lock"])
+def test_nothing_is_written_through_a_link_in_a_run_folder(tmp_path: Path, name: str) -> None:
+    """A folder that somebody sent: what looks like a torn line may be the only line of a file of ours."""
+    mine, folder = tmp_path / "token", tmp_path / "run"
+    mine.write_text("one line without an end")
+    with FileJournal.create(folder) as journal:
+        journal.append("run.started", run="7f3a")
+    (folder / name).unlink()
+    (folder / name).symlink_to(mine)
+    with pytest.raises(JournalError):
+        FileJournal.resume(folder)
+    assert mine.read_text() == "one line without an end"
+
+
+def test_a_report_is_not_written_through_a_link_either(tmp_path: Path) -> None:
+    mine = tmp_path / "token"
+    mine.write_text("mine")
+    (tmp_path / ".report.json.part").symlink_to(mine)
+    _put(tmp_path / "report.json", "{}")
+    assert (tmp_path / "report.json").read_text() == "{}"
+    assert mine.read_text() == "mine"
+    assert (tmp_path / "report.json").stat().st_mode & 0o777 == 0o600

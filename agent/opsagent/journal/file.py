@@ -89,7 +89,10 @@ class FileJournal:
             raise cannot("lock the run", folder, error) from error
         try:
             log = read_log(folder)
-            fd = os.open(folder / EVENTS, os.O_WRONLY | os.O_CLOEXEC)
+            state = fold(log.events)
+            fd = os.open(
+                folder / EVENTS, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+            )  # a stranger's link may lead anywhere
             os.ftruncate(fd, log.size)
             os.lseek(fd, log.size, os.SEEK_SET)
             os.fsync(fd)
@@ -99,7 +102,7 @@ class FileJournal:
         except BaseException:
             lock.release()
             raise
-        chain = Chain(redactor or Redactor(), now, fold(log.events), log.head, len(log.events))
+        chain = Chain(redactor or Redactor(), now, state, log.head, len(log.events))
         journal = cls(folder, lock, fd, log, chain, disk or Disk())
         journal._observers.extend(observers)
         if log.torn:

@@ -43,7 +43,9 @@ def holder(folder: Path) -> dict[str, object]:
 
 def take(folder: Path) -> RunLock:
     """Take the lock of a run folder. Raises InputError when another process writes this run."""
-    fd = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = os.open(
+        folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+    )  # never write through a link
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -64,7 +66,7 @@ def take(folder: Path) -> RunLock:
 def is_live(folder: Path) -> bool:
     """Whether some process holds the lock right now."""
     try:
-        fd = os.open(folder / LOCK, os.O_RDWR | os.O_CLOEXEC)
+        fd = os.open(folder / LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return False
     try:
