@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from opsagent.journal import FileJournal
 from opsagent.journal.format import encode
+from opsagent.journal.lock import take
 from opsagent.journal.runs import open_run
 from opsagent.protocols import Event
 from opsagent.report.write import _put
@@ -64,3 +66,20 @@ def test_a_report_is_not_written_through_a_link_either(tmp_path: Path) -> None:
     assert (tmp_path / "report.json").read_text() == "{}"
     assert mine.read_text() == "mine"
     assert (tmp_path / "report.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_lock_is_given_back_although_a_forked_child_still_has_the_file(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    lock = take(tmp_path)
+    child = os.fork()
+    if child == 0:
+        os.close(writing)
+        os.read(reading, 1)  # until the parent has looked
+        os._exit(0)
+    os.close(reading)
+    try:
+        lock.release()
+        take(tmp_path).release()
+    finally:
+        os.close(writing)
+        os.waitpid(child, 0)
