@@ -82,7 +82,7 @@ def real_places(runbook: Runbook, assignments: Sequence[str], hosts_file: str, f
         InputError: an unknown role, a role without host, a name that is nowhere.
     """
     path = xdg.hosts_file(hosts_file, folder)
-    inventory = load_inventory(path) if hosts_file or path.is_file() else Inventory()
+    inventory = load_inventory(path, missing_ok=not hosts_file)
     known = runbook.front.hosts
     given = parse_assignments(
         assignments,

@@ -81,7 +81,7 @@ class Ground:
 def real_ground(hosts: Sequence[str], hosts_file: str, folder: Path) -> Ground:
     """Hosts of hosts.toml, and those that are named: `ROLE=NAME`, or only `NAME`. Raises InputError."""
     path = xdg.hosts_file(hosts_file, folder)
-    inventory = load_inventory(path) if hosts_file or path.is_file() else Inventory()
+    inventory = load_inventory(path, missing_ok=not hosts_file)
     defaults = parse_assignments([text for text in hosts if "=" in text])
     named = [*defaults.values(), *(text for text in hosts if "=" not in text)]
     names = dict.fromkeys([*inventory.entries, *(name for name in named if name)])

@@ -78,10 +78,10 @@ def _hosts(names: tuple[str, ...], path: Path, *, given: bool) -> Iterator[Check
     from opsagent import doctor
     from opsagent_tools.errors import OpsError
     from opsagent_tools.host import Host
-    from opsagent_tools.hosts.inventory import Inventory, load_inventory, open_host
+    from opsagent_tools.hosts.inventory import load_inventory, open_host
 
     try:
-        inventory = load_inventory(path) if given or path.is_file() else Inventory()
+        inventory = load_inventory(path, missing_ok=not given)
     except OpsError as error:
         yield doctor.failed("host", "hosts.toml", error)
         return

@@ -11,8 +11,6 @@ import click
 from opsagent.cli.candidates import host_names
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from opsagent.doctor import Check
     from opsagent_tools.hosts.inventory import Inventory
 
@@ -164,10 +162,9 @@ def _quoted(name: str) -> str:
 
 def _inventory(file: str) -> Inventory:
     from opsagent import xdg
-    from opsagent_tools.hosts.inventory import Inventory, load_inventory
+    from opsagent_tools.hosts.inventory import load_inventory
 
-    path: Path = xdg.hosts_file(file)
-    return load_inventory(path) if file or path.is_file() else Inventory()
+    return load_inventory(xdg.hosts_file(file), missing_ok=not file)
 
 
 def _rows(inventory: Inventory) -> list[dict[str, Any]]:

@@ -78,8 +78,13 @@ class Inventory:
         return entry.label if entry else ""
 
 
-def load_inventory(path: Path | str) -> Inventory:
-    """Read hosts.toml. Raises InputError: unreadable, unknown keys (with a suggestion), references to nothing."""
+def load_inventory(path: Path | str, *, missing_ok: bool = False) -> Inventory:
+    """Read hosts.toml; with `missing_ok` one that is not there is empty.
+
+    Raises InputError: unreadable, unknown keys (with a suggestion), references to nothing.
+    """
+    if missing_ok and not Path(path).is_file():
+        return Inventory()
     where = str(path)
     try:
         text = Path(path).read_text(encoding="utf-8")
