@@ -60,7 +60,10 @@ def _said(bar: Bar) -> str:
 
 
 def _row(bar: Bar, top: float, longest: float, numbers: dict[str, str], ident: str) -> list[str]:
-    drawn = [text(0, top + 16, short(bar.label)), text(100, top + 16, f"{bar.whole:.2f} GiB", fill="soft", anchor="end")]
+    drawn = [
+        text(0, top + 16, short(bar.label)),
+        text(100, top + 16, f"{bar.whole:.2f} GiB", fill="soft", anchor="end"),
+    ]
     at, narrow = 0.0, 0
     for slug, gib in bar.parts:
         width = gib / longest * 100

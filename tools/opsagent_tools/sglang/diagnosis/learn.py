@@ -40,7 +40,9 @@ def learn(
     Raises InputError: unknown cause, no decisive line, a line without words, or a false alarm.
     """
     if cause not in knowledge().causes:
-        raise InputError(f"unknown cause: {cause}", where="--cause", hint="the causes are listed in docs/reference/causes.md")
+        raise InputError(
+            f"unknown cause: {cause}", where="--cause", hint="the causes are listed in docs/reference/causes.md"
+        )
     text = data.decode("utf-8", "replace").split("\n")
     number = line or _decisive(data, known)
     if not 0 < number <= len(text):
