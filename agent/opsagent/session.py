@@ -1,6 +1,6 @@
 """A run from the outside: what the operator asked for becomes a folder with a journal, hosts, a gate and a model.
 
-`begin` starts a new run, `go_on` opens an old one, `conduct` follows it to its end and writes the report.
+`begin` starts a new run (again.py opens an old one), `conduct` follows it to its end and writes the report.
 """
 
 from __future__ import annotations

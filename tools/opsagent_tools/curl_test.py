@@ -11,7 +11,7 @@ from opsagent_tools.tool import Args, Context, Progress, Result, Tool
 from opsagent_tools.verify import probes
 from opsagent_tools.verify.api import Api
 from opsagent_tools.verify.probes import Bench, Found
-from opsagent_tools.verify.server import About, look
+from opsagent_tools.verify.server import About, look, metrics_of
 from opsagent_tools.verify.together import at_once
 
 
@@ -117,10 +117,8 @@ def _ask(bench: Bench, args: CurlTestArgs, ctx: Context) -> list[Found]:
 
 def look_again(api: Api) -> dict[str, float]:
     """Metrics after the questions: the accept length of speculation needs some tokens."""
-    from opsagent_tools.verify.server import _METRIC
-
     reply = api.get("/metrics")
-    return {name: float(value) for name, value in _METRIC.findall(reply.body)[:400]} if reply.ok else {}
+    return metrics_of(reply.body) if reply.ok else {}
 
 
 def _health(about: About) -> Found:

@@ -1,8 +1,7 @@
 """SGLang's server arguments after its own resolution, as far as they move memory or limits.
 
-The order is ServerArgs.__post_init__'s (server_args.py of 0.5.11): capacity defaults by the card's total memory,
-then the memory
-fraction, then what the architecture and speculation change. Refusals are in `rules.py` and `refusals.py`, not here.
+The order is ServerArgs.__post_init__'s (server_args.py of 0.5.11): capacity defaults by the card's total memory, then the
+memory fraction, then what the architecture and speculation change. Refusals are in `argument_rules.py` and `refusals.py`.
 """
 
 from __future__ import annotations

@@ -80,8 +80,13 @@ def look(api: Api, *, thorough: bool) -> About:
         metrics = api.get("/metrics")
         about.metrics_status = metrics.status
         if metrics.ok:
-            about.metrics = {name: float(value) for name, value in _METRIC.findall(metrics.body)[:400]}
+            about.metrics = metrics_of(metrics.body)
     return about
+
+
+def metrics_of(text: str) -> dict[str, float]:
+    """SGLang's own figures of a Prometheus page by name, at most 400; of several series with one name the last."""
+    return {name: float(value) for name, value in _METRIC.findall(text)[:400]}
 
 
 def _first(api: Api, *paths: str) -> dict[str, Any]:
