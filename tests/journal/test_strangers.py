@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from opsagent.cli import cli
 from opsagent.journal import FileJournal
 from opsagent.journal.format import encode
 from opsagent.journal.lock import take
@@ -15,7 +16,7 @@ from opsagent.journal.runs import open_run
 from opsagent.protocols import Event
 from opsagent.report.write import _put
 from opsagent.verify import verify
-from opsagent_tools.errors import JournalError, TranscriptDamaged
+from opsagent_tools.errors import InputError, JournalError, TranscriptDamaged
 
 STRANGE: list[tuple[str, dict[str, Any]]] = [
     ("run.started", {"run": "7f3a", "hosts": "kpro5"}),
@@ -83,3 +84,16 @@ def test_a_lock_is_given_back_although_a_forked_child_still_has_the_file(tmp_pat
     finally:
         os.close(writing)
         os.waitpid(child, 0)
+
+
+def test_a_report_that_cannot_be_written_is_one_error_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "report.json").mkdir()
+    with pytest.raises(JournalError, match="cannot write the report"):
+        _put(tmp_path / "report.json", "{}")
+    assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
+
+
+def test_a_state_folder_that_is_none_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/dev/null/x")
+    with pytest.raises(InputError, match="no folder"):
+        cli.main(["runs"], standalone_mode=False)

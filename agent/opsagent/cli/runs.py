@@ -26,6 +26,7 @@ def command(everything: bool, as_json: bool) -> int:
     from itertools import islice
 
     from opsagent.journal.runs import Opened, all_runs, runs_root
+    from opsagent_tools.errors import InputError
 
     rows = [
         row(item) if isinstance(item, Opened) else {"run": item[0].name, "status": "damaged", "what": item[1].what}
@@ -35,8 +36,13 @@ def command(everything: bool, as_json: bool) -> int:
         click.echo(json.dumps({"runs": rows, "root": str(runs_root())}, indent=1, ensure_ascii=False))
         return 0
     if not rows:
-        with contextlib.suppress(FileNotFoundError):
-            next(runs_root().iterdir(), None)  # PermissionError: what cannot be looked into is not empty
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                next(runs_root().iterdir(), None)  # PermissionError: what cannot be looked into is not empty
+        except NotADirectoryError as error:
+            raise InputError(
+                "the folder of runs is no folder", where=str(runs_root()), hint="is XDG_STATE_HOME right?"
+            ) from error
         click.echo(f"No runs yet in {runs_root()}. Begin with: opsagent run runbooks/migrate.md")
         return 0
     _print(rows)

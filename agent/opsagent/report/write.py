@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from opsagent.journal.disk import cannot
 from opsagent.protocols import Event
 from opsagent.report import html, markdown
 from opsagent.report.model import StatusReport
@@ -16,7 +18,7 @@ VIEWER = "transcript.html"
 
 
 def write_report(folder: Path, report: StatusReport, events: Sequence[Event]) -> None:
-    """Write `report.json`, `report.md` and `report.html`, each whole or not at all, readable by their owner only."""
+    """Write `report.json`, `report.md` and `report.html`, each whole or not at all, for their owner. Raises JournalError."""
     texts = {
         PAGE: html.render(report, events, viewer=_viewer(folder)),
         "report.json": report.model_dump_json(indent=1) + "\n",
@@ -44,7 +46,12 @@ def _viewer(folder: Path) -> str:
 
 def _put(path: Path, text: str) -> None:
     part = path.with_name(f".{path.name}.part")  # a run that dies here has no report, and resume writes it
-    part.unlink(missing_ok=True)  # whatever it is: a link of a stranger's would be written through
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
-    part.replace(path)
+    try:
+        part.unlink(missing_ok=True)  # whatever it is: a link of a stranger's would be written through
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+        part.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise cannot("write the report", path, error) from error
