@@ -91,14 +91,19 @@ def _clean(result: Scan, version: str | None) -> Diagnosis:
         )
     phase = last.reader.facts.phase
     trouble = [Evidence(line=t.line, text=t.quote) for t in result.trouble if t.quote]
-    what = (
-        f"The log stops in the phase '{phase}' at line {result.skimmed.lines} without an error, before the server was ready."
-        if not trouble
-        else f"Nothing that we know explains the error; the server did not come up (phase '{phase}')."
-    )
+    strange = not last.reader.facts.phases and not last.reader.facts.args
+    if trouble:
+        what = f"Nothing that we know explains the error; the server did not come up (phase '{phase}')."
+    elif strange:
+        what = f"None of these {result.skimmed.lines} lines is known as one of SGLang's: is it the server's log?"
+    else:
+        what = (
+            f"The log stops in the phase '{phase}' at line {result.skimmed.lines} without an error, "
+            "before the server was ready."
+        )
     return Diagnosis(
         verdict="unknown",
-        confidence=0.9 if not trouble else 0.3,
+        confidence=0.3 if trouble or strange else 0.9,
         phase=phase,
         evidence=[*trouble[:3], *trouble[-3:]] if len(trouble) > 6 else trouble,
         limits=last.reader.facts.limits,
