@@ -29,7 +29,9 @@ class RunLock:
     fd: int
 
     def release(self) -> None:
-        fcntl.flock(self.fd, fcntl.LOCK_UN)  # closing is not enough while a child that was just forked has the file, too
+        fcntl.flock(
+            self.fd, fcntl.LOCK_UN
+        )  # closing is not enough while a child that was just forked has the file, too
         os.close(self.fd)
 
 
