@@ -38,6 +38,10 @@ class GateLike(Protocol):
 
     def recheck(self, call: Call, verdict: Verdict) -> None: ...
 
+    def expired(self, decision: Mapping[str, Any]) -> bool:
+        """Whether an approval's time is over; in a replay, whether it was."""
+        ...
+
     def taint(self) -> None:
         """A text that somebody else may have written reached the model."""
         ...

@@ -127,7 +127,7 @@ def begin(wish: Wish, *, watcher: Watcher | None = None) -> Session:
         "lab": wish.places.lab_name,
         "simulated": wish.places.simulated,
         "approve": wish.approve,
-        "approve_file": wish.approve_file,
+        "approve_file": str(Path(wish.approve_file).absolute()) if wish.approve_file else "",
         "dry": wish.dry,
     }  # fmt: skip
     try:

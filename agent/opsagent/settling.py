@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from opsagent.execute import (
     Outcome,
     Prepared,
@@ -18,7 +16,6 @@ from opsagent.execute import (
     reconcile,
     refused,
 )  # fmt: skip
-from opsagent.gate.approvals import expired
 from opsagent.journal.state import CallState
 from opsagent.redact import lost_secrets
 from opsagent.run import Run
@@ -76,7 +73,7 @@ def approved_meanwhile(run: Run, ready: Prepared, known: CallState) -> Outcome:
     """Make a call that a person approved, if the approval still holds and is for what would happen now."""
     with looking():
         verdict = run.gate.judge(ready.call)
-    if expired(known.decision, datetime.now(UTC)):
+    if run.gate.expired(known.decision):
         return refused(run, ready, "the approval has expired", by="policy")
     if binding(run, ready.call, verdict) != known.decision.get("binding"):
         return refused(run, ready, "what was approved is no longer what would happen", by="policy")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -111,6 +111,9 @@ class ScriptedGate:
                 asking()
             return self.answers[call.tool]
         return Decision("approve", by="policy")
+
+    def expired(self, decision: Mapping[str, Any]) -> bool:
+        return False
 
     def recheck(self, call: Call, verdict: Verdict) -> None:
         if call.tool in self.stale:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from opsagent.cli import cli
 from opsagent.data import find_runbook
 from opsagent.gate import Gate
 from opsagent.journal import read_log
+from opsagent.journal.format import digest, encode
 from opsagent.models.scripted import ScriptedModel, calls, says
 from opsagent.places import lab_places, real_places
 from opsagent.replay.recording import Recording
@@ -159,6 +162,36 @@ def test_an_approval_is_for_the_machine_and_not_for_its_name(tmp_path: Path) -> 
         assert lab.world.files(lab.world.host("box")).text("/srv/models/ledger") == "first\ntwo\n"
     found = strictly(folder)
     assert found.ok, found.divergence
+
+
+def test_an_approval_from_another_terminal_replays_long_after_it_expired(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with small_lab(tmp_path) as lab:
+        assert run(folder, lab) == "waiting-approval"
+        assert cli.main(["approve", str(folder), "--yes"], standalone_mode=False) == 0
+        assert cli.main(["resume", str(folder), "--json"], standalone_mode=False) == 0
+    two_days_older(folder)
+    assert any(event.data.get("expires") for event in read_log(folder).events if event.type == "approval.decided")
+    found = replay(Recording.open(folder))
+    assert found.ok, found.divergence
+
+
+def two_days_older(folder: Path) -> None:
+    """The same journal as if it had been written two days before, with a chain of its own."""
+
+    def earlier(moment: str) -> str:
+        at = datetime.fromisoformat(moment) - timedelta(days=2)
+        return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+    lines, prev = [], ""
+    for event in read_log(folder).events:
+        data = dict(event.data)
+        if isinstance(data.get("expires"), str):
+            data["expires"] = earlier(data["expires"])
+        line = encode(replace(event, ts=earlier(event.ts), data=data, prev=prev))
+        lines.append(line)
+        prev = digest(line)
+    (folder / "events.jsonl").write_bytes(b"\n".join(lines) + b"\n")
 
 
 @pytest.mark.parametrize("prompt", [True, False])

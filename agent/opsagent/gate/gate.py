@@ -133,6 +133,9 @@ class Gate:
         self._grant(call, verdict, decision, args)
         return decision
 
+    def expired(self, decision: Mapping[str, Any]) -> bool:
+        return approvals.expired(decision, self.now())
+
     def permits(self, call: Call, verdict: Verdict) -> approvals.Ruling:
         """What no approval lifts, one from before a stop neither. Raises PolicyDenied, else says who decides."""
         self._outside_allow(call)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from opsagent.call import Call, Decision, Verdict
 from opsagent.data import find_runbook
@@ -52,6 +53,9 @@ class SessionGate:
                 raise PolicyDenied(f"{call.tool}: it is judged differently now; nothing was executed")
             return
         self.gate.recheck(call, verdict)
+
+    def expired(self, decision: Mapping[str, Any]) -> bool:
+        return self.gate.expired(decision)
 
     def taint(self) -> None:
         self.gate.taint()

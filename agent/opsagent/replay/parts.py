@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from pydantic import BaseModel
 
 from opsagent.call import Call, Decision, Reason, Verdict
+from opsagent.gate.approvals import expired
 from opsagent.protocols import Event
 from opsagent.replay.compare import first_difference
 from opsagent.replay.journal import Cut, ReplayJournal, is_torn_note
@@ -234,6 +236,11 @@ class ReplayGate:
         coming = self.journal.upcoming
         if coming is not None and coming.type == "approval.decided" and coming.data.get("call") == call.id:
             raise PolicyDenied(str(coming.data.get("reason", "")))
+
+    def expired(self, decision: Mapping[str, Any]) -> bool:
+        """By the clock of the recording: a transcript is replayed long after."""
+        coming = self.journal.upcoming
+        return coming is not None and expired(decision, datetime.fromisoformat(coming.ts))
 
     def _of(self, call: Call) -> Iterator[Event]:
         if self.mode != "strict":
