@@ -31,7 +31,8 @@ NOT_INHERITED = frozenset({"COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "TTY_C
 """Variables of our own surroundings that would change what a program draws."""
 TAKE_TERMINAL = 'tty=$1; shift; exec 0<>"$tty" 2>&0'
 """A leader of a session that opens a terminal has it as its controlling one: no code of ours between fork and exec."""
-AND_BE = '; exec "$@"'
+AND_BE = '; exec env --default-signal=INT,QUIT "$@"'
+"""A test run that was started in the background has interrupts ignored, and so would everything that it starts."""
 _SEQUENCES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # cursor, colour, erase
     r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # titles, links
