@@ -37,5 +37,5 @@ def alone_on_this_machine(request: pytest.FixtureRequest, tmp_path_factory: pyte
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Half as many workers again as cores: most of these tests wait for a process, a link or the lab's clock."""
-    return max(2, (os.cpu_count() or 2) * 3 // 2)
+    """One for each core, two at least: the tests start many programs of their own, and some watch a clock."""
+    return max(2, os.cpu_count() or 2)
